@@ -84,7 +84,7 @@ fuzz-files: $(VENV)/.test-$(KEY) core
 
 fuzz: $(VENV)/.test-$(KEY) core
 	@echo "==> random programs"
-	@$(BIN)/python -m pytest -q tests/device/test_fuzz.py tests/record/test_recording_fuzz.py tests/metal/test_metal_same.py tests/metal/test_metal_check_planted.py
+	@$(BIN)/python -m pytest -q tests/device/test_fuzz.py tests/metal/test_metal_same.py tests/metal/test_metal_check_planted.py
 
 public-kernels: $(VENV)/.test-$(KEY) core
 	@echo "==> Metal kernels of public repositories"

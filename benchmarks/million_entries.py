@@ -86,7 +86,7 @@ def make(path: Path, entries: int, steps: int, meta: dict[str, object] = META) -
             clock += CALL_NS + GAP_NS
         builder.end_step(clock)
         builder.flush()
-    writer.add_totals((*key, count, count * CALL_NS, 0) for key, count in totals.items())
+    writer.add("totals", [(*key, count, count * CALL_NS, 0) for key, count in totals.items()])
     builder.close().close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import threading
 import unittest
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import torch
 from torch import nn
 
 import anymps
-from anymps.record import Direction, Fate, Phase, RefusalKind, Wait
+from anymps.record import Call, Direction, Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import device_check
 from lines_of import line_of
 from processes import run_python
@@ -64,6 +63,11 @@ def train(steps: int, *, read: bool = False) -> None:
             loss.item()
 
 
+def calls_of(recording: Recording) -> list[tuple[str, Call]]:
+    """The calls with the names of their operators."""
+    return [(recording.signature(call.signature).operator, call) for call in recording.calls()]
+
+
 def test_a_step_ends_with_the_optimizer() -> None:
     """Steps are counted without any edit of the script: one for each call of an optimizer's step."""
     with anymps.record() as capture:
@@ -87,23 +91,17 @@ def test_no_phase_is_left_where_a_recording_ends_in_a_step(source: str) -> None:
     optimizer.step(closure)
     with anymps.record(source=source) as after:
         torch.ones(2).to("mps")
-    recording = after.recording
-    copies = [call for call in recording.calls() if recording.signature(call.signature).operator == "aten::copy_"]
-    assert [copy.phase for copy in copies] == [Phase.MOVE]
+    assert [call.phase for name, call in calls_of(after.recording) if name == "aten::copy_"] == [Phase.MOVE]
 
 
-def test_phases_of_a_step(tmp_path: Path) -> None:
+def test_phases_of_a_step() -> None:
     """Batch, move, forward, backward, optimizer and the read of the loss are told apart."""
-    with anymps.record(tmp_path / "run.anymps"):
+    with anymps.record() as capture:
         train(4, read=True)
-    found = rows(
-        tmp_path / "run.anymps",
-        "SELECT DISTINCT e.phase, o.name FROM entries e JOIN signatures s ON s.id = e.signature "
-        "JOIN operators o ON o.id = s.operator WHERE e.step = 2",
-    )
     by_phase: dict[Phase, set[str]] = {}
-    for phase, operator in found:
-        by_phase.setdefault(Phase(int(str(phase))), set()).add(str(operator))
+    for operator, call in calls_of(capture.recording):
+        if call.step == 2:
+            by_phase.setdefault(Phase(call.phase), set()).add(operator)
     assert by_phase[Phase.BATCH] == {"anymps::dataloader"}
     assert by_phase[Phase.MOVE] == {"aten::copy_"}
     assert {"aten::linear", "aten::tanh", "aten::exp", "aten::sum.dim_IntList"} <= by_phase[Phase.FORWARD]
@@ -112,34 +110,21 @@ def test_phases_of_a_step(tmp_path: Path) -> None:
     assert by_phase[Phase.LOSS_READ] == {"aten::_local_scalar_dense"}
 
 
-def test_module_paths(tmp_path: Path) -> None:
-    """Every operator carries the path of the module that ran it, in the backward too."""
-    with anymps.record(tmp_path / "run.anymps"):
+def test_module_paths_and_lines_of_forward_and_backward() -> None:
+    """A backward operator has module and line of its forward, though it runs on the engine's own thread."""
+    with anymps.record() as capture:
         train(2)
-    found = rows(
-        tmp_path / "run.anymps",
-        "SELECT DISTINCT o.name, m.path FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
-        "ON o.id = s.operator JOIN modules m ON m.id = e.module WHERE o.name LIKE 'aten::linear%'",
-    )
-    paths = {"Net.blocks.0.layer", "Net.blocks.1.layer"}
-    assert {(name, path) for name, path in found} == {
-        (name, path) for name in ("aten::linear", "aten::linear_backward") for path in paths
+    recording = capture.recording
+    found = {
+        (name, recording.module(call.module), recording.site(call.site).file_line)
+        for name, call in calls_of(recording)
+        if name.startswith(("aten::linear", "aten::tanh"))
     }
-
-
-def test_lines_of_forward_and_backward(tmp_path: Path) -> None:
-    """A backward operator is put down to the line of its forward, though it runs on the engine's own thread."""
-    with anymps.record(tmp_path / "run.anymps"):
-        train(2)
-    found = rows(
-        tmp_path / "run.anymps",
-        "SELECT DISTINCT o.name, t.file, t.line FROM entries e JOIN signatures s ON s.id = e.signature "
-        "JOIN operators o ON o.id = s.operator JOIN sites t ON t.id = e.site "
-        "WHERE o.name LIKE 'aten::tanh%' OR o.name LIKE 'aten::lin%'",
-    )
     line = line_of(Inner.forward, "tanh and, through torch's module, linear")
-    assert set(found) == {
-        (name, HERE, line) for name in ("aten::tanh", "aten::tanh_backward", "aten::linear", "aten::linear_backward")
+    blocks = ("Net.blocks.0", "Net.blocks.1")
+    made_by = {"linear": ".layer", "linear_backward": ".layer", "tanh": "", "tanh_backward": ""}
+    assert found == {
+        (f"aten::{name}", f"{block}{inner}", (HERE, line)) for name, inner in made_by.items() for block in blocks
     }
 
 
@@ -150,26 +135,23 @@ def in_a_thread(function: Callable[[], None]) -> None:
     thread.join()
 
 
-def test_graphs_of_two_threads_keep_their_lines(tmp_path: Path) -> None:
+def test_graphs_of_two_threads_keep_their_lines() -> None:
     """Two graphs whose nodes have the same numbers, as new threads count from zero: a checkpoint's is built so too."""
     losses: dict[str, torch.Tensor] = {}
 
     def build(name: str, call: Callable[[torch.Tensor], torch.Tensor]) -> None:
         losses[name] = call(torch.ones(3, device="mps", requires_grad=True))
 
-    with anymps.record(tmp_path / "run.anymps"):
+    with anymps.record() as capture:
         in_a_thread(lambda: build("tanh", lambda x: x.tanh()))  # first
         in_a_thread(lambda: build("sigmoid", lambda x: x.sigmoid()))  # second
         assert losses["tanh"].grad_fn._sequence_nr() == losses["sigmoid"].grad_fn._sequence_nr()
         for loss in losses.values():
             loss.backward(torch.ones(3, device="mps"))
-    found = rows(
-        tmp_path / "run.anymps",
-        "SELECT o.name, t.line FROM entries e JOIN signatures s ON s.id = e.signature "
-        "JOIN operators o ON o.id = s.operator JOIN sites t ON t.id = e.site WHERE o.name LIKE '%_backward'",
-    )
+    recording = capture.recording
+    found = {name: recording.site(call.site).line for name, call in calls_of(recording) if name.endswith("_backward")}
     here = test_graphs_of_two_threads_keep_their_lines
-    assert dict(found) == {
+    assert found == {
         "aten::tanh_backward": line_of(here, "first"),
         "aten::sigmoid_backward": line_of(here, "second"),
     }
@@ -271,21 +253,15 @@ def test_copies_and_waits() -> None:
 
 
 @pytest.mark.parametrize("source", ["native", "observer"])
-def test_copies_of_both_directions_have_their_own_signatures(source: str, tmp_path: Path) -> None:
+def test_copies_of_both_directions_have_their_own_signatures(source: str) -> None:
     """Of equal sizes and dtypes, which tensor lies on the CPU is that of each copy."""
-    with anymps.record(tmp_path / "run.anymps", source=source):
+    with anymps.record(source=source) as capture:
         there = torch.zeros(256).to("mps")
         there.cpu()
-    found = rows(
-        tmp_path / "run.anymps",
-        "SELECT e.direction, s.inputs FROM entries e JOIN signatures s ON s.id = e.signature "
-        "JOIN operators o ON o.id = s.operator WHERE o.name = 'aten::copy_'",
-    )
+    signature = capture.recording.signature
+    copies = [(call.direction, signature(call.signature).inputs) for call in capture.recording.calls()]
     on_cpu, on_mps = "float32[256] on cpu", "float32[256]"
-    assert [(direction, json.loads(str(inputs))) for direction, inputs in found] == [
-        (Direction.CPU_TO_MPS, [on_cpu, on_mps]),
-        (Direction.MPS_TO_CPU, [on_mps, on_cpu]),
-    ]
+    assert copies == [(Direction.CPU_TO_MPS, (on_cpu, on_mps)), (Direction.MPS_TO_CPU, (on_mps, on_cpu))]
 
 
 def test_operators_that_wait_inside() -> None:

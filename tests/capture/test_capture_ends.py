@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
+import timeit
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch._dynamo import convert_frame, symbolic_convert
 
 import anymps
 from anymps.record import Recording
@@ -27,12 +31,30 @@ def test_one_recording_at_a_time() -> None:
     assert capture.recording.entry_count > 0
 
 
-def test_nothing_stays_behind() -> None:
-    """After the recording torch's modules, loaders and optimizers are as they were."""
-    before = (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
-    with anymps.record():
-        assert torch.utils.data.dataloader._BaseDataLoaderIter.__next__ is not before[1]
-    assert (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__) == before
+def replaced(source: str) -> Iterator[object]:
+    """What is replaced while a recording runs, of torch, of Dynamo, of the clocks, and by an observer."""
+    yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
+    yield from (timeit.default_timer, torch.compile, torch.autograd.backward, type(torch.backends.mps))
+    yield from (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
+    yield from (torch.amp.GradScaler.__init__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
+    yield symbolic_convert.InstructionTranslatorBase.log_graph_break
+    yield from (convert_frame.get_and_maybe_log_recompilation_reasons, convert_frame.exceeds_recompile_limit)
+    if source == "observer":
+        yield from (torch._C._mps_deviceSynchronize, torch._C._mps_emptyCache, torch._C._mps_acquireEvent)
+        yield torch._C._accelerator_synchronizeDevice
+
+
+@pytest.mark.parametrize("source", ["native", "observer"])
+def test_everything_is_put_back(source: str) -> None:
+    """After a recording all is as it was; a module's call is so all the time."""
+    before, called = list(replaced(source)), nn.Module.__call__
+    with anymps.record(source=source):
+        assert all(now is not former for now, former in zip(replaced(source), before, strict=True))
+        assert nn.Module.__call__ is called
+        kept = time.perf_counter
+        torch.ones(2, device="mps").to("cpu", non_blocking=True)
+    assert (list(replaced(source)), nn.Module.__call__) == (before, called)
+    assert kept() <= time.perf_counter()  # what a program keeps goes on working
 
 
 @pytest.mark.parametrize("fullgraph", [True, False])
@@ -116,25 +138,6 @@ def test_without_the_device_it_is_refused() -> None:
             print(error)
     """
     assert run_with_torch(code).lines == ["anymps: nothing to record yet; call anymps.enable() first"]
-
-
-def test_a_killed_run_keeps_what_was_flushed(tmp_path: Path) -> None:
-    """SIGKILL loses at most what was written since the last flush; the file opens as incomplete."""
-    path = tmp_path / "killed.anymps"
-    code = f"""
-        {ENABLE.strip().replace(chr(10), "; ")}
-        import os, signal
-        with anymps.record({str(path)!r}) as capture:
-            x = torch.ones(2, device="mps")
-            for _ in range(50):
-                x + 1
-            capture.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-    """
-    assert run_with_torch(code).status == -9
-    recording = Recording.open(path)
-    assert not recording.complete
-    assert {use.name: use.count for use in recording.operators()}["aten::add.Tensor"] == 50
 
 
 def test_a_forked_child_leaves_the_file_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a signature says beside sizes, as both sources record it: layouts, axes, and the numbers of a convolution."""
+"""What a signature says: layouts, axes, the numbers of a convolution; and sizes, as long as they are not ever new."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from torch import nn
 from torch.nn import functional
 
 import anymps
-from anymps.record import Fate, Form, Recording
+from anymps.findings import Story
+from anymps.record import Fate, Form, Phase, Recording, RecordingBuilder
+from anymps.report._words import limits
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -77,3 +79,40 @@ def test_convolutions(source: str) -> None:
     assert [(form.stride, form.dilation, form.groups) for form in forms(recording, "aten::convolution")] == [
         ((1, 1), (1, 1), (2,)), ((1, 1), (1, 1), (2,)), ((2, 1), (1, 1), (2,)), ((2, 1), (1, 1), (2,))
     ]  # fmt: skip
+
+
+MOST = 1 << 17
+MANY = (
+    "The run had more sizes than a recording keeps: later calls of {} are counted by operator and dtype, not by size."
+)
+
+
+def test_a_native_recording_keeps_so_many_sizes() -> None:
+    """Beyond 131,072 signatures a call's sizes are left out, its dtype is not; all calls are counted."""
+    base = torch.ones(0, 400, 400, device="mps")
+    with anymps.record() as capture:
+        for row in range(1, 380):
+            for column in range(1, 380):
+                base.new_empty((0, row, column)).neg()
+    recording = capture.recording
+    assert recording.sizeless == ("aten::neg",)
+    texts = {signature.inputs for signature in recording._signatures.values()}
+    assert ("float32[...]",) in texts
+    assert MOST <= len(texts) <= MOST + 10
+    assert 379 * 379 == sum(use.count for use in recording.operators() if use.name == "aten::neg")
+
+
+def told(*operators: str) -> list[str]:
+    """What a report says of a recording in which these met too many sizes."""
+    builder = RecordingBuilder()
+    for operator in operators:
+        builder.entry(operator, start_ns=0, phase=Phase.FORWARD, inputs=["float32[...]"], outputs=["float32[...]"])
+    return limits(Story.of(builder.close()))
+
+
+def test_a_report_says_so() -> None:
+    """Three operators are named; without such a call nothing is said."""
+    assert MANY.format("`aten::neg`") in told("aten::neg")
+    many = MANY.format("`aten::add`, `aten::cat`, `aten::mul` and 1 more")
+    assert many in told("aten::neg", "aten::mul", "aten::add", "aten::cat")
+    assert not [sentence for sentence in told() if "sizes" in sentence]

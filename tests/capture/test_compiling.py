@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -113,29 +112,12 @@ def test_a_place_has_one_number_however_often_it_is_compiled() -> None:
     assert here == {"reads", "<lambda>", "test_a_place_has_one_number_however_often_it_is_compiled"}
 
 
-def test_dynamo_is_put_back() -> None:
-    """After a recording Dynamo's functions are what they were."""
-    import torch._dynamo.convert_frame as frames
-    import torch._dynamo.symbolic_convert as symbolic
-
-    def watched() -> list[Any]:
-        return [
-            symbolic.InstructionTranslatorBase.log_graph_break,
-            frames.get_and_maybe_log_recompilation_reasons,
-            frames.exceeds_recompile_limit,
-        ]
-
-    before = watched()
-    with anymps.record():
-        assert all(now is not former for now, former in zip(watched(), before, strict=True))
-    assert watched() == before
-
-
-def test_dynamo_is_not_loaded_for_who_does_not_compile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["native", "observer"])
+def test_dynamo_is_not_loaded_for_who_does_not_compile(source: str, tmp_path: Path) -> None:
     """Recording imports nothing of it, and watches it from the program's first torch.compile on."""
     (tmp_path / "compiled.py").write_text(
         f"import sys\n{ENABLE}"
-        "with anymps.record() as capture:\n"
+        f"with anymps.record(source='{source}') as capture:\n"
         "    torch.ones(3, device='mps').sum()\n"
         "    print('torch._dynamo' in sys.modules)\n"
         "    torch.compile(lambda x: x * x.sum().item(), backend='eager')(torch.ones(3, device='mps'))\n"

@@ -100,7 +100,8 @@ def test_what_cannot_be_sent_to_workers(options: dict[str, object], unpicklable:
     from anymps.capture._habits import _unpicklable
 
     loader = DataLoader(options.pop("dataset", Rows()), num_workers=1, **options)  # type: ignore[arg-type]
-    assert next(_unpicklable(loader), "") == unpicklable
+    given = {name: getattr(loader, name) for name in ("collate_fn", "worker_init_fn", "dataset")}
+    assert _unpicklable(given) == unpicklable
 
 
 @pytest.mark.parametrize(
@@ -116,10 +117,10 @@ def test_what_workers_are_given_on_mps(
     dataset: Callable[[], object], collate: Callable[[], object] | None, on_mps: str
 ) -> None:
     """Tensors on mps in the data set or in the arguments of a function for it; a batch that is moved later is none."""
-    from anymps.capture._habits import _Given, _on_mps
+    from anymps.capture._habits import _on_mps
 
     loader = DataLoader(dataset(), num_workers=1, collate_fn=collate() if collate is not None else None)  # type: ignore[arg-type, call-overload]
-    assert next(_on_mps(_Given.of(loader, "dataset", "collate_fn")), "") == on_mps
+    assert _on_mps({"dataset": loader.dataset, "collate_fn": loader.collate_fn}) == on_mps
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_nothing_is_said_where_calls_were_only_counted() -> None:
     """A call without detail may be of any process."""
     writer = RecordingWriter.in_memory()
     join([("rank 0", rank(reads=True)), ("rank 1", rank())], writer)
-    writer.add_totals([(1, 0, 1, 3, 0, 0, 50, 250, 0)])
+    writer.add("totals", [(1, 0, 1, 3, 0, 0, 50, 250, 0)])
     writer.close()
     assert seen(writer.recording())["MPS201"] == ()
 

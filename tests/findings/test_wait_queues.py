@@ -183,7 +183,7 @@ def test_steps_without_detail_are_not_measured() -> None:
         builder.entry("aten::_local_scalar_dense", start_ns=t + 900, site=line, wait=Wait.ITEM)
         builder.end_step(t + STEP)
     builder.flush()
-    writer.add_totals([(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
+    writer.add("totals", [(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
     recording = builder.close()
     assert recording.dropped > 0
     (queue,) = recording.queues()
@@ -468,7 +468,7 @@ def test_a_queue_that_is_not_known() -> None:
         builder.entry("aten::_local_scalar_dense", start_ns=step * STEP, site=line, wait=Wait.ITEM)
         builder.end_step(step * STEP + STEP)
     builder.flush()
-    writer.add_totals([(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
+    writer.add("totals", [(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
     tables, _ = section_of(builder.close())
     assert tables["waits-hurting"].rows == (("train.py:20", "item", "1", "?", "?", "?", "100 to 450 us"),)
 

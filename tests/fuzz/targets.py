@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from fuzz import recorded
 from fuzz.mutate import Mutator, archive, damaged, lines, numbers, packed, tree
 
 Words = Sequence[str]
@@ -36,18 +37,11 @@ class Target:
         return damaged(random, data, self.words, seeds)
 
 
-# --- recordings and what is read beside them
-
-
-@cache
-def recordings() -> list[bytes]:
-    from recordings import bytes_of, hostile, refusing, small, training
-
-    return [bytes_of(recording) for recording in (training(steps=3).close(), refusing(), small(), hostile())]
+# --- what is read beside a recording
 
 
 def _run_file() -> str:
-    Path("run.anymps").write_bytes(recordings()[0])
+    Path("run.anymps").write_bytes(recorded.seeds()[0])
     return "run.anymps"
 
 
@@ -311,6 +305,7 @@ _JSON = (
 )
 
 TARGETS: dict[str, Target] = {
+    "recording": Target(recorded.seeds, recorded.place, (*[recorded.tables] * 3, recorded.journals)),
     "baseline": Target(_baselines, _baseline, (tree, numbers), _JSON),
     "settings": Target(
         _settings_files,

@@ -11,15 +11,18 @@ from fuzz import worker
 from fuzz.__main__ import Worker, cases, fuzz
 from fuzz.targets import TARGETS
 
-_LIGHT = ["baseline", "manifest", "settings", "text", "wheel"]  # none of them loads torch
+_LIGHT = ["baseline", "manifest", "recording", "settings", "text", "wheel"]  # none of them loads torch
 
 
-def test_a_slice_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("targets", "most"), [(_LIGHT, 48), (["recording"], 120)])
+def test_a_slice_of_damaged_files(
+    targets: list[str], most: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Whatever is in the files, the commands end well or in one line."""
-    failed = fuzz(_LIGHT, 600, 20_261, tmp_path, most=42)
+    failed = fuzz(targets, 600, 20_261, tmp_path, most=most)
     told = capsys.readouterr().out
     assert failed == [], told
-    assert told.startswith("42 cases, seed 20261: "), told
+    assert told.startswith(f"{most} cases, seed 20261: "), told
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,7 @@ def test_the_same_seed_gives_the_same_cases() -> None:
         (2, "", "Traceback (most recent call last):\n", "Traceback (most recent call last)"),
         (0, "", "Exception ignored in: <generator object>\n", "Exception ignored"),
         (70, "", "", "exit status 70"),
+        (2, "", "anymps: one\nanymps: two\n", "an error of several lines"),
         (2, "", "anymps: a\u202eb\n", "the character '\\u202e' on stderr"),
         (2, "", "anymps: \x1b[2J\n", "the character '\\x1b' on stderr"),
     ],

@@ -35,6 +35,8 @@ def judge(status: object, output: str, errors: str) -> str:
         return found[0]
     if status == 70:
         return "exit status 70"
+    if status == 2 and errors.count("\n") != 1:
+        return "an error of several lines"
     for text, where in ((errors, "stderr"), (output, "stdout")):
         control = _CONTROL.search(text)
         if control:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from anymps._errors import RecordingError
+from anymps._errors import AnympsError, RecordingError
+from anymps._settings import FORMATS
+from anymps.commands import main
+from anymps.findings import read_baseline
 from anymps.record import Form, Recording, RecordingBuilder
+from fuzz.recorded import habits, seeds
+from fuzz.worker import run
 from record.stored import ADD, one_line_error, write
+from recordings import bytes_of, small
+
+
+def changed(folder: Path, statement: str, *values: object, close: bool = True) -> Path:
+    """A small recording in which something is changed."""
+    path = folder / "run.anymps"
+    write(path, meta={"script": "train.py"}, close=close)
+    with closing(sqlite3.connect(path)) as plain, plain:
+        plain.execute(statement, values)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -28,10 +46,7 @@ from record.stored import ADD, one_line_error, write
 )
 def test_a_schema_version_is_a_number(tmp_path: Path, version: str, said: str) -> None:
     """A version yet to come is named; what is none, or has more than nine digits, is damage."""
-    path = tmp_path / "run.anymps"
-    write(path)
-    with closing(sqlite3.connect(path)) as plain, plain:
-        plain.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (version,))
+    path = changed(tmp_path, "UPDATE meta SET value = ? WHERE key = 'schema_version'", version)
     assert said in one_line_error(path)
 
 
@@ -57,10 +72,7 @@ def test_forms_are_read_as_they_are_written() -> None:
 )
 def test_a_form_that_makes_no_sense(tmp_path: Path, form: str, reason: str) -> None:
     """It is refused where it is asked for."""
-    path = tmp_path / "run.anymps"
-    write(path)
-    with closing(sqlite3.connect(path)) as plain, plain:
-        plain.execute("UPDATE signatures SET form = ?", (form,))
+    path = changed(tmp_path, "UPDATE signatures SET form = ?", form)
     with Recording.open(path) as recording, pytest.raises(RecordingError) as caught:
         recording.signature(1)
     assert str(caught.value) == f"{path} is damaged ({reason}): record again, or use an intact copy"
@@ -110,29 +122,13 @@ def test_damage_is_told_without_its_heading(tmp_path: Path) -> None:
     [
         ("UPDATE meta SET value = '{' WHERE key = 'script'", "Expecting property name enclosed in double quotes"),
         ("DROP TABLE steps", "no table steps"),
-        ("INSERT INTO spool (chunk) VALUES (x'00')", "packed entries come in multiples of 64 bytes, this chunk has 1"),
-    ],
-)
-def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> None:
-    """Content that breaks the format is refused when the file is opened."""
-    path = tmp_path / "run.anymps"
-    write(path, meta={"script": "train.py"}, close=False)
-    plain = sqlite3.connect(path)
-    plain.execute(change)
-    plain.commit()
-    plain.close()
-    assert reason in one_line_error(path)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
         ("CREATE VIEW extra AS SELECT 1", "a view that no recording has"),
         ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT 1; END", "a trigger that no recording has"),
         ("ALTER TABLE steps ADD COLUMN extra TEXT", "table steps has other columns"),
         ("UPDATE sites SET file = 'a' || char(0) || 'b'", "sites.file holds an impossible value"),
         ("UPDATE sites SET line = 'three'", "sites.line holds an impossible value"),
         ("UPDATE entries SET start_ns = 9e999", "entries.start_ns holds an impossible value"),
+        ("UPDATE entries SET wait = 77", "entries.wait holds an impossible value"),
         ("UPDATE sites SET first = -1", "sites.first holds an impossible value"),
         ("UPDATE entries SET flags = 4096", "entries.flags holds an impossible value"),
         ("UPDATE steps SET end_ns = start_ns - 1", "a step ends before it starts"),
@@ -146,22 +142,99 @@ def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> N
 )
 def test_what_no_recording_holds_is_refused(tmp_path: Path, change: str, reason: str) -> None:
     """Tables, types and ranges are those of the format, or the file is refused in one line."""
-    path = tmp_path / "run.anymps"
-    write(path, meta={"script": "train.py"})
-    with closing(sqlite3.connect(path)) as plain:
-        plain.execute(change)
-        plain.commit()
+    path = changed(tmp_path, change)
     assert f"{path} is damaged ({reason}" in one_line_error(path)
 
 
-def test_unknown_word_is_refused(tmp_path: Path) -> None:
-    """A number outside a vocabulary is damage, not a crash."""
-    path = tmp_path / "run.anymps"
-    write(path)
-    plain = sqlite3.connect(path)
-    plain.execute("UPDATE entries SET wait = 77")
-    plain.commit()
-    plain.close()
-    assert one_line_error(path) == (
-        f"{path} is damaged (entries.wait holds an impossible value): record again, or use an intact copy"
+def test_a_chunk_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    """What a run that did not end left packed is checked when it is opened."""
+    path = changed(tmp_path, "INSERT INTO spool (chunk) VALUES (x'00')", close=False)
+    assert "packed entries come in multiples of 64 bytes, this chunk has 1" in one_line_error(path)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_half_read_is_left_in_silence(form: str, tmp_path: Path) -> None:
+    """Damage that is found in the middle of a query is one line; Python has nothing to say of the query's end."""
+    (path := tmp_path / "run").write_bytes(seeds()[0])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE entries SET signature = 4000 WHERE id IN (SELECT MAX(id) FROM entries)")
+    status, _, err = run(["report", "--format", form, str(path)])
+    assert (status, err) in (
+        (0, ""),
+        (2, f"anymps: {path} is damaged (no signature 4000): record again, or use an intact copy\n"),
+    )
+
+
+@pytest.mark.parametrize("column", ["site", "module", "thread", "step"])
+def test_calls_that_belong_nowhere(column: str, tmp_path: Path) -> None:
+    """A line or a module that the recording does not know is an unknown one."""
+    (path := tmp_path / "run").write_bytes(seeds()[0])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE entries SET {column} = {column} + 4000 WHERE step = 1")
+    for form in ("terminal", "html", "trace"):
+        status, _, err = run(["report", "--format", form, str(path)])
+        assert (status, err) == (0, "")
+
+
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    """SQLite quotes a malformed schema in its error, and Python cannot tell bytes that are no text."""
+    (path := tmp_path / "run").write_bytes(
+        bytes_of(small()).replace(b"CREATE TABLE entries (", b"CREATE TABLE \xff\xfentri (")
+    )
+    status, out, err = run(["report", str(path)])
+    assert (status, out) == (2, "")
+    assert err.startswith(f"anymps: {path} is damaged (")
+    assert err.endswith("): record again, or use an intact copy\n")
+
+
+def test_a_query_may_be_left_after_its_file_is_closed(tmp_path: Path) -> None:
+    """Whoever has read some rows, closes the recording and forgets the rest is told nothing."""
+    (path := tmp_path / "run").write_bytes(seeds()[0])
+    said: list[object] = []
+    hook, sys.unraisablehook = sys.unraisablehook, said.append
+    try:
+        with Recording.open(path) as recording:
+            rows = recording.stream("SELECT * FROM entries")
+            next(rows)
+        del rows
+    finally:
+        sys.unraisablehook = hook
+    assert said == []
+
+
+DIRECTIONS = "\u202e\u2066\u200f\u2028\x85\x1b[2J\r\ta\0b"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_form_turns_the_direction_of_a_text(form: str, tmp_path: Path) -> None:
+    """Names and source with characters that a terminal or a page obeys are shown with these written out."""
+    (path := tmp_path / "run").write_bytes(bytes_of(habits()))
+    text = DIRECTIONS.replace("\0", "")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE sites SET file = file || ?, source = source || ?, function = ?", (text, text, text))
+        connection.execute("UPDATE modules SET path = path || ? WHERE id > 0", (text,))
+        connection.execute(
+            "UPDATE meta SET value = ? WHERE key = 'script'", (json.dumps(f"/home/me/project/train{DIRECTIONS}.py"),)
+        )
+    status, out, err = run(["report", "--format", form, str(path)])
+    assert (status, err) == (0, "")
+    assert {character for character in out if not character.isprintable()} == {"\n"}
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    """A pipe would wait for a writer, a device has no end."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(AnympsError, match="is not a regular file: give the file of a recording"):
+            Recording.open(path)
+        with pytest.raises(AnympsError, match="is not a baseline: make one with --write-baseline"):
+            read_baseline(path)
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of files are shown with their control characters written out."""
+    assert main(["report", str(tmp_path / "\x1b]0;title\x07\nx.anymps")]) == 2
+    assert capsys.readouterr().err == (
+        f"anymps: {tmp_path}/\\x1b]0;title\\x07\\nx.anymps does not exist: "
+        "make a recording with `anymps run --record FILE script.py`\n"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from anymps.capture._suite import SuiteCapture
 from anymps.commands._last_run import keep_as_last, last_recording, place_of_run
 from anymps.record import Recording, RecordingBuilder, RecordingWriter
 from gate import Gate, gate, loaded, section
-from processes import MAC, clean_environment
+from processes import MAC, Result, run_command
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 __all__ = ["gate", "loaded"]  # fixtures
@@ -182,20 +181,23 @@ print("done")
 """
 
 
+def recorded(program: str, folder: Path) -> tuple[Result, Path]:
+    """What `anymps run` says of a program, and its recording, which is not whole."""
+    (folder / "train.py").write_text(program)
+    result = run_command("-m", "anymps", "run", "--mac", MAC, "--record", "run.anymps", "train.py", cwd=folder)
+    assert (result.out, result.status) == ("done\n", 2), result.err
+    assert "Traceback" not in result.err
+    return result, folder / "run.anymps"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 def test_anymps_run_says_so_once(tmp_path: Path) -> None:
     """The script ends as it would; the command's own status tells that the recording is not whole."""
-    script, path = tmp_path / "train.py", tmp_path / "run.anymps"
-    script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "anymps", "run", "--mac", MAC, "--record", str(path), str(script)]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, env=clean_environment())
-    assert result.stdout == "done\n"
-    said = [line for line in result.stderr.splitlines() if "cannot be written" in line]
+    result, _ = recorded(SCRIPT, tmp_path)
+    said = [line for line in result.err.splitlines() if "cannot be written" in line]
     assert [line.partition("error. ")[0] for line in said] == [
-        f"anymps: recording stopped: {path} cannot be written: disk I/O "
+        "anymps: recording stopped: run.anymps cannot be written: disk I/O "
     ]
-    assert "Traceback" not in result.stderr
-    assert result.returncode == 2
 
 
 CLOSING = """
@@ -220,18 +222,12 @@ print("done")
 @pytest.mark.skipif(sys.platform == "win32", reason="descriptors of POSIX")
 def test_a_program_that_closes_all_descriptors(tmp_path: Path) -> None:
     """As daemons do: the numbers are its own files' from then on, and nothing is written into them."""
-    script, path = tmp_path / "train.py", tmp_path / "run.anymps"
-    script.write_text(CLOSING)
-    command = [sys.executable, "-m", "anymps", "run", "--mac", MAC, "--record", str(path), str(script)]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, env=clean_environment(), cwd=tmp_path)
-    assert result.stdout == "done\n", result.stderr
+    result, path = recorded(CLOSING, tmp_path)
     assert {(tmp_path / f"file{number}").read_bytes() for number in range(20)} == {b"its own" * 10_000}
-    assert [line for line in result.stderr.splitlines() if "descriptors" in line] == [
-        f"anymps: recording stopped: {path} cannot be written: the program has closed file descriptors that it did not "
-        "open. The run continues; what was recorded before can be read."
+    assert [line for line in result.err.splitlines() if "descriptors" in line] == [
+        "anymps: recording stopped: run.anymps cannot be written: the program has closed file descriptors that it did "
+        "not open. The run continues; what was recorded before can be read."
     ]
-    assert "Traceback" not in result.stderr
-    assert result.returncode == 2
     with Recording.open(path) as recording:
         assert not recording.complete
         assert [use.count for use in recording.operators() if use.name == "aten::add.Tensor"] == [100]

@@ -242,7 +242,7 @@ def test_totals_of_calls_without_detail() -> None:
     writer = RecordingWriter.in_memory()
     builder = RecordingBuilder(writer)
     builder.entry("aten::mul", start_ns=10, duration_ns=5)
-    writer.add_totals([(1, 0, 0, 0, 0, 0, 50, 250, 0)])
+    writer.add("totals", [(1, 0, 0, 0, 0, 0, 50, 250, 0)])
     whole = joined(builder.close(), worker())
     assert (whole.entry_count, whole.dropped) == (55, 49)
     assert {operator.name: (operator.count, operator.duration_ns) for operator in whole.operators()}["aten::mul"] == (
@@ -279,7 +279,7 @@ def test_steps_are_those_of_the_processes() -> None:
             start = 100 * number
             builder.entry("aten::mul", start_ns=start + 10, duration_ns=5, site=first)
             builder.entry("aten::add", start_ns=start + 30, duration_ns=5, site=second)
-            writer.add_rounds([(RoundKind.OPTIMIZER, 1, step, start + 50, start + 90)])
+            writer.add("rounds", [(RoundKind.OPTIMIZER, 1, step, start + 50, start + 90)])
             builder.end_step(start + 90)
         return builder.close()
 

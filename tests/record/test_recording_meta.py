@@ -11,8 +11,7 @@ import pytest
 import anymps
 from anymps._errors import RecordingError
 from anymps.record import Recording, RecordingBuilder
-from anymps.record._meta import EndingFacts, Meta
-from anymps.record._typed import UnfitError
+from anymps.record._meta import EndingFacts, Meta, UnfitError
 from anymps.record.format import MOST
 
 TEXT: tuple[tuple[object, ...], tuple[object, ...]] = (("", "x"), (1, None, ["x"], True))

@@ -326,11 +326,11 @@ def test_refusals() -> None:
 def test_steps_tell_which_one_did_not_end() -> None:
     """A step that was begun and not ended is there, and is not counted as complete."""
     writer = RecordingWriter.in_memory()
-    writer.add_operators([(1, ITEM)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
+    writer.add("operators", [(1, ITEM)])
+    writer.add("signatures", [(1, 1, 0, "[]", "[]", "{}")])
     for step in range(2):
         writer.spool(ENTRY.pack(step * 10, 1, 4, -1, 1, 0, 0, step, 0, Phase.OTHER, Wait.ITEM, 2, 0, 0, 0))
-    writer.add_steps([(0, 0, 10), (1, 10, None)])
+    writer.add("steps", [(0, 0, 10), (1, 10, None)])
     writer.close()
     recording = writer.recording()
     assert [(wait.count, wait.steps, wait.per_step) for wait in recording.waits()] == [(2, 1, 1.0)]
@@ -342,18 +342,17 @@ def test_steps_tell_which_one_did_not_end() -> None:
 def dropping() -> Recording:
     """Four steps of three plain operators and one wait; the detail of plain operators ends within step 2."""
     writer = RecordingWriter.in_memory()
-    writer.add_operators([(1, ADD), (2, ITEM)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}"), (2, 2, 0, "[]", "[]", "{}")])
-    writer.add_sites(
-        [(1, "train.py", 3, "main", "y = x + 1", "", 0, "", ""), (2, "train.py", 4, "main", "y.item()", "", 0, "", "")]
-    )
+    writer.add("operators", [(1, ADD), (2, ITEM)])
+    writer.add("signatures", [(1, 1, 0, "[]", "[]", "{}"), (2, 2, 0, "[]", "[]", "{}")])
+    sites = [(1, "train.py", 3, "main", "y = x + 1"), (2, "train.py", 4, "main", "y.item()")]
+    writer.add("sites", [(*site, "", 0, "", "") for site in sites])
     for step in range(4):
         for number, phase in enumerate((Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)):
             if step < 2 or (step == 2 and phase is Phase.FORWARD):
                 writer.spool(ENTRY.pack(step * 100 + number, 1, 0, -1, 1, 0, 1, step, 0, phase, 0, 0, 0, 0, 0))
         writer.spool(ENTRY.pack(step * 100 + 50, 1, 4, -1, 2, 0, 2, step, 0, Phase.LOSS_READ, Wait.ITEM, 2, 0, 0, 0))
-        writer.add_steps([(step, step * 100, step * 100 + 100)])
-    writer.add_totals([(1, 0, 1, 3, 0, 0, 12, 12, 0), (2, 0, 2, 4, 1, 2, 4, 4, 16)])
+        writer.add("steps", [(step, step * 100, step * 100 + 100)])
+    writer.add("totals", [(1, 0, 1, 3, 0, 0, 12, 12, 0), (2, 0, 2, 4, 1, 2, 4, 4, 16)])
     writer.close()
     return writer.recording()
 
@@ -382,23 +381,14 @@ def test_waits_are_complete_where_detail_was_dropped() -> None:
 def test_totals_that_lag_behind_are_not_used() -> None:
     """After a kill between two flushes the entries know more than the totals, and are counted instead."""
     writer = RecordingWriter.in_memory()
-    writer.add_operators([(1, ADD)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
+    writer.add("operators", [(1, ADD)])
+    writer.add("signatures", [(1, 1, 0, "[]", "[]", "{}")])
     writer.spool(ENTRY.pack(0, 1, 0, -1, 1, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0) * 5)
-    writer.add_totals([(1, 0, 0, 3, 0, 0, 2, 2, 0)])
+    writer.add("totals", [(1, 0, 0, 3, 0, 0, 2, 2, 0)])
     recording = writer.recording()
     assert not recording.complete
     assert [use.count for use in recording.operators()] == [5]
     assert recording.dropped == 0
-
-
-def test_packed_entry_has_the_documented_layout() -> None:
-    """64 bytes, little endian, in the order that docs/architecture/recording-file.md gives."""
-    packed = ENTRY.pack(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-    assert len(packed) == 64
-    assert packed[:8] == (1).to_bytes(8, "little")
-    assert packed[52:56] == bytes([10, 11, 12, 13])
-    assert packed[56:60] == (14).to_bytes(4, "little")
 
 
 @pytest.mark.parametrize(

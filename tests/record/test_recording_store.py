@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from anymps._atomic import Staged
 from anymps._errors import RecordingError
-from anymps.record import Recording, RecordingBuilder, RecordingWriter
+from anymps.record import Recording, RecordingBuilder, RecordingWriter, check_recordable
 from processes import PATIENCE, clean_environment
-from record.stored import ADD, one_line_error, write
+from record.stored import ADD, kill, one_line_error, write
 
 
 def test_closed_recording_is_complete_and_one_plain_file(tmp_path: Path) -> None:
@@ -66,22 +67,6 @@ writer.spool(b"\\0" * 64 * 5000)
         assert recording.meta["script"] == "train.py"
 
 
-def killed(tmp_path: Path) -> Path:
-    """The files of a run that was killed: database and journal."""
-    live = tmp_path / "live"
-    live.mkdir()
-    writer = RecordingWriter(live / "run.anymps", {})
-    builder = RecordingBuilder(writer)
-    builder.entry(ADD, start_ns=0)
-    builder.flush()
-    dead = tmp_path / "dead"
-    dead.mkdir()
-    for name in ("run.anymps", "run.anymps-wal"):
-        shutil.copyfile(live / name, dead / name)
-    writer.close()
-    return dead / "run.anymps"
-
-
 def test_running_recording_can_be_read(tmp_path: Path) -> None:
     """A recording that is still being written opens as incomplete, and its writer goes on undisturbed."""
     path = tmp_path / "run.anymps"
@@ -109,11 +94,11 @@ def test_spooled_chunk_must_be_whole() -> None:
 def test_totals_replace_earlier_totals() -> None:
     """Totals are cumulative: the last ones written for a key are the ones that count."""
     writer = RecordingWriter.in_memory()
-    writer.add_operators([(1, ADD)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
-    writer.add_totals([(1, 0, 0, 3, 0, 0, 10, 100, 0)])
+    writer.add("operators", [(1, ADD)])
+    writer.add("signatures", [(1, 1, 0, "[]", "[]", "{}")])
+    writer.add("totals", [(1, 0, 0, 3, 0, 0, 10, 100, 0)])
     writer.commit()
-    writer.add_totals([(1, 0, 0, 3, 0, 0, 25, 250, 0)])
+    writer.add("totals", [(1, 0, 0, 3, 0, 0, 25, 250, 0)])
     writer.close()
     assert [(use.name, use.count, use.duration_ns) for use in writer.recording().operators()] == [(ADD, 25, 250)]
 
@@ -200,7 +185,7 @@ def test_older_recording_stays_if_the_new_one_cannot_be_made(tmp_path: Path, mon
 
 def test_killed_recording_that_is_being_read_is_not_replaced(tmp_path: Path) -> None:
     """A killed recording whose journal another program reads is left alone: the journal would spoil the new file."""
-    path = killed(tmp_path)
+    path = kill(tmp_path)
     reader = sqlite3.connect(path)
     reader.execute("BEGIN")
     assert reader.execute("SELECT COUNT(*) FROM spool").fetchone() == (1,)
@@ -309,3 +294,27 @@ def test_recordings_that_nobody_closes_are_closed_by_the_collector() -> None:
     for connection in connections:
         with pytest.raises(sqlite3.ProgrammingError, match="Cannot operate on a closed database"):
             connection.execute("SELECT 1")
+
+
+def test_places_that_a_recording_can_take(tmp_path: Path) -> None:
+    """A new name, an empty file, a recording that nobody writes, a link to one; nothing is changed."""
+    (tmp_path / "empty").touch()
+    RecordingWriter(tmp_path / "older.anymps", {}).close()
+    (tmp_path / "link").symlink_to("older.anymps")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("new.anymps", "empty", "older.anymps", "link"):
+        check_recordable(tmp_path / name)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_disk_that_takes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no mode tells, such as a disk that is read-only, is found by making the file."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Staged, "__init__", refuse)
+    path = tmp_path / "run.anymps"
+    with pytest.raises(RecordingError) as caught:
+        check_recordable(path)
+    assert str(caught.value) == f"{path} cannot be written: Read-only file system"

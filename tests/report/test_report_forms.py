@@ -73,9 +73,9 @@ def test_whole_report(form: str, name: str) -> None:
 def killed() -> Recording:
     """A recording without steps that stops in the middle."""
     writer = RecordingWriter.in_memory({"virtual": True, "mac": "M1 8GB"})
-    writer.add_operators([(1, "aten::mm")])
-    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
-    writer.add_totals([(1, 0, 0, 3, 0, 0, 5, 5, 0)])
+    writer.add("operators", [(1, "aten::mm")])
+    writer.add("signatures", [(1, 1, 0, "[]", "[]", "{}")])
+    writer.add("totals", [(1, 0, 0, 3, 0, 0, 5, 5, 0)])
     return writer.recording()
 
 

@@ -288,9 +288,9 @@ def test_report_of_a_refused_run() -> None:
 def test_report_of_a_killed_run() -> None:
     """A recording that stops in mid-run says so in the verdict and in its limits."""
     writer = RecordingWriter.in_memory({"virtual": True, "mac": "M1 8GB"})
-    writer.add_operators([(1, "aten::mm")])
-    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
-    writer.add_totals([(1, 0, 0, 3, 0, 0, 5, 5, 0)])
+    writer.add("operators", [(1, "aten::mm")])
+    writer.add("signatures", [(1, 1, 0, "[]", "[]", "{}")])
+    writer.add("totals", [(1, 0, 0, 3, 0, 0, 5, 5, 0)])
     assert report(writer.recording()) == KILLED
 
 

@@ -12,10 +12,9 @@ import sys
 import time
 import timeit
 from collections.abc import Callable
-from types import FrameType
 
 from anymps._paths import is_library
-from anymps.capture._core import Core
+from anymps.capture._core import Core, Undo, stand_in
 
 _CLOCKS = ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns")
 _TIMEIT = timeit.Timer.timeit.__code__.co_filename
@@ -23,23 +22,19 @@ _MARK = "anymps::clock {}"
 _MOST_MARKS = 10_000  # a program that waits by asking the clock would fill the tape
 
 
-def watch_clocks(core: Core) -> list[Callable[[], None]]:
+def watch_clocks(core: Core) -> list[Undo]:
     """Start to watch; what is returned ends it, where nobody else has replaced a clock meanwhile."""
-    users: dict[str, bool] = {}
     left = [_MOST_MARKS]
 
-    def is_users(frame: FrameType) -> bool:
-        file = frame.f_code.co_filename
-        known = users.get(file)
-        if known is None:
-            known = users[file] = not (core.is_internal(file) or is_library(file))
-        return known
+    @functools.cache
+    def is_users(file: str) -> bool:
+        return not (core.is_internal(file) or is_library(file))
 
     def watched(clock: Callable[[], float]) -> Callable[[], float]:
         @functools.wraps(clock)
         def read() -> float:
             value = clock()
-            if left[0] > 0 and is_users(sys._getframe(1)):
+            if left[0] > 0 and is_users(sys._getframe(1).f_code.co_filename):
                 left[0] -= 1
                 core.note_pair(_MARK, core.current_site(), 0)
             return value
@@ -62,15 +57,5 @@ def watch_clocks(core: Core) -> list[Callable[[], None]]:
         return run
 
     clocks = [*((time, name) for name in _CLOCKS), (timeit, "default_timer")]
-    undo: list[Callable[[], None]] = []
-    for owner, name, wrapped in [*((*clock, watched) for clock in clocks), (timeit.Timer, "timeit", timed)]:
-        original = getattr(owner, name)
-        replacement = wrapped(original)
-        setattr(owner, name, replacement)
-        undo.append(functools.partial(_put_back, owner, name, replacement, original))
-    return undo
-
-
-def _put_back(owner: object, name: str, ours: object, original: object) -> None:
-    if getattr(owner, name) is ours:
-        setattr(owner, name, original)
+    watches = [*((*clock, watched) for clock in clocks), (timeit.Timer, "timeit", timed)]
+    return [stand_in(owner, name, wrapped(getattr(owner, name))) for owner, name, wrapped in watches]

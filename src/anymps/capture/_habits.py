@@ -14,7 +14,7 @@ import re
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -34,6 +34,7 @@ from anymps.device.cuda import on_use
 from anymps.source import is_main_guard, statements_around, tree_of_frame
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
+_MOST_ITEMS = 20  # of a container
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
 _SPAWNING = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
@@ -149,8 +150,9 @@ class Habits:
             context = loader.multiprocessing_context
             method = str(context.get_start_method()) if context is not None else _chosen_start_method()
             facts |= {"start_method": method, "guarded": _is_guarded()}
-            facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in _SPAWNING else {}
-            facts |= {"on_mps": next(_on_mps(_Given.of(loader, "dataset", "collate_fn", "worker_init_fn")), "")}
+            given = _of(loader, "collate_fn", "worker_init_fn", "dataset")
+            facts |= {"unpicklable": _unpicklable(given)} if method in _SPAWNING else {}
+            facts |= {"on_mps": _on_mps(given)}
         # Before the workers start, which may fail.
         note_facts(self._core, "loader", self._site_around_bars(), self._loaders.get(loader, 0), facts)
 
@@ -160,13 +162,12 @@ class Habits:
         if site and process._target is not _worker_loop:
             method = str(process._start_method or _chosen_start_method())
             facts: dict[str, object] = {"start_method": method, "guarded": _is_guarded()}
-            unpicklable = next(_unpicklable(process, "_target", "_args"), "") if method in _SPAWNING else ""
+            unpicklable = _unpicklable(_of(process, "_target", "_args")) if method in _SPAWNING else ""
             note_facts(self._core, "process", site, 0, facts | {"unpicklable": unpicklable.lstrip("_")})
 
     def _put(self, _: Any, *given: Any, **named: Any) -> None:
         # A thread of the queue's sends it later, and prints what torch says to that: here is the line.
-        on_mps = next(_on_mps(_Given(named | dict(enumerate(given)))), None)
-        if on_mps is not None:
+        if _on_mps(named | dict(enumerate(given))):
             self._note_once("sent")
 
     def _optimizer(self, optimizer: Any, *_: Any, **__: Any) -> None:
@@ -268,77 +269,66 @@ def _is_guarded() -> bool | None:
     return None
 
 
-class _Given:
-    """What another process is given, each thing once and breadth first; who walks through it adds what lies within."""
+def _first_of(given: Mapping[Any, Any], is_meant: Callable[[Any], bool], is_closed: Callable[[Any], bool]) -> str:
+    """The path to the first thing that is meant among those that another process is given, and in what they hold.
 
-    def __init__(self, things: Mapping[Any, Any]) -> None:
-        self._queue: deque[tuple[str, Any]] = deque((str(name), thing) for name, thing in things.items())
-
-    @classmethod
-    def of(cls, owner: Any, *names: str) -> _Given:
-        return cls({name: getattr(owner, name) for name in names})
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
-        while self._queue and len(seen) < _MAX_LOOKED:
-            path, value = self._queue.popleft()
-            if value is not None and id(value) not in seen:
-                seen.add(id(value))
-                yield path, value
-
-    def add(self, path: str, value: Any) -> None:
-        self._queue.append((path, value))
-
-    def add_items(self, path: str, values: Sequence[Any]) -> None:
-        self._queue += [(f"{path}[{number}]", item) for number, item in enumerate(values[:20])]
-
-    def add_attributes(self, path: str, value: Any) -> None:
-        self._queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
-
-
-def _unpicklable(owner: Any, *names: str) -> Iterator[str]:
-    """What a process is given and cannot be pickled, as it has no name to import it by: lambdas, local functions.
-
-    Of a DataLoader it is what its workers are given, of anything else what the attributes `names` hold.
+    Breadth first, each thing once, and not within what is closed; empty where there is none.
     """
-    given = _Given.of(owner, *(names or ("collate_fn", "worker_init_fn", "dataset")))
-    for path, value in given:
-        if isinstance(value, FunctionType):
-            if "<" in value.__qualname__:
-                yield path
-        elif isinstance(value, functools.partial):
-            given.add(f"{path}.func", value.func)
-        elif isinstance(value, (list, tuple)):
-            given.add_items(path, value)
-        elif "<locals>" in type(value).__qualname__ and _pickles_as_usual(value):
-            yield path
-        elif not isinstance(value, (torch.Tensor, type, ModuleType)) and _pickles_as_usual(value):
-            given.add_attributes(path, value)
+    queue = deque((str(name), thing) for name, thing in given.items())
+    seen: set[int] = set()
+    while queue and len(seen) < _MAX_LOOKED:
+        path, value = queue.popleft()
+        if value is None or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if is_meant(value):
+            return path
+        if not is_closed(value):
+            queue += ((f"{path}{way}", held) for way, held in _held_by(value))
+    return ""
 
 
-def _on_mps(given: _Given) -> Iterator[str]:
-    """What another process is given and lies on mps: tensors, wherever they are held."""
-    for path, value in given:
-        if isinstance(value, torch.Tensor):
-            if value.device.type == "mps":
-                yield path
-        elif isinstance(value, functools.partial):
-            given.add(f"{path}.func", value.func)
-            given.add(f"{path}.args", value.args)
-        elif isinstance(value, (list, tuple)):
-            given.add_items(path, value)
-        elif isinstance(value, dict):
-            for name, item in list(value.items())[:20]:
-                given.add(f"{path}[{name!r}]", item)
-        elif not isinstance(value, (type, ModuleType, FunctionType, torch.nn.Module)):
-            given.add_attributes(path, value)
+def _held_by(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a thing holds, each with the way to it."""
+    if isinstance(value, functools.partial):
+        yield from ((".func", value.func), (".args", value.args))
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{number}]", item) for number, item in enumerate(value[:_MOST_ITEMS]))
+    elif isinstance(value, dict):
+        yield from ((f"[{name!r}]", item) for name, item in list(value.items())[:_MOST_ITEMS])
+    elif not isinstance(value, (torch.Tensor, type, ModuleType, FunctionType)):
+        yield from ((f".{name}", item) for name, item in getattr(value, "__dict__", {}).items())
+
+
+def _of(owner: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(owner, name) for name in names}
+
+
+def _unpicklable(given: Mapping[Any, Any]) -> str:
+    """What cannot be pickled, as it has no name to import it by: lambdas, local functions, objects of local classes."""
+    return _first_of(given, _is_nameless, lambda value: not _pickles_as_usual(value))
+
+
+def _is_nameless(value: Any) -> bool:
+    if isinstance(value, FunctionType):
+        return "<" in value.__qualname__
+    return "<locals>" in type(value).__qualname__ and _pickles_as_usual(value)
+
+
+def _on_mps(given: Mapping[Any, Any]) -> str:
+    """What lies on mps: tensors, wherever they are held."""
+    return _first_of(
+        given,
+        lambda value: isinstance(value, torch.Tensor) and value.device.type == "mps",
+        lambda value: isinstance(value, torch.nn.Module),
+    )
 
 
 def _pickles_as_usual(value: object) -> bool:
-    """Whether an object is pickled by its class and its attributes."""
+    """Whether an object is pickled by what it holds."""
     kind = type(value)
     usual = getattr(object, "__getstate__", None)
-    return (
+    return kind is functools.partial or (
         kind.__reduce__ is object.__reduce__
         and kind.__reduce_ex__ is object.__reduce_ex__
         and getattr(kind, "__getstate__", usual) is usual

@@ -8,7 +8,7 @@ from typing import Any
 
 from anymps._errors import UsageError
 from anymps.capture._core import Core
-from anymps.record.format import StepRow
+from anymps.record.format import Row
 from anymps.record.loop import Rounds
 
 
@@ -117,7 +117,7 @@ class StepClock:
         """The time of a step, of all optimizers that take turns together."""
         return self._row_ns * self._rounds.steps / max(1, self._rounds.number)
 
-    def add(self, rows: Sequence[StepRow], begin_ns: int = 0) -> None:
+    def add(self, rows: Sequence[Row], begin_ns: int = 0) -> None:
         """Steps that have ended; none of them began before `begin_ns`."""
         start, end = (max(rows[0][1], begin_ns), rows[-1][2]) if rows else (0, None)
         if end is not None:

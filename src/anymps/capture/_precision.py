@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from torch._guards import TracingContext
@@ -22,17 +22,11 @@ _CHECKPOINT: Final = os.path.join("torch", "utils", "checkpoint.py")
 _NEAR: Final = 8  # frames between `__enter__` and what calls it
 
 
-class NoteOnce(Protocol):
-    """Writes a mark for the running line or `site`, once a line; `other` is another line that belongs to it."""
-
-    def __call__(self, what: str, other: int = 0, site: int | None = None, /, **facts: object) -> None:
-        """Write it."""
-
-
 class Precision:
     """Notes autocast regions and scalers that are on, and regions that do not do what they look like on mps."""
 
-    def __init__(self, core: Core, note_once: NoteOnce) -> None:
+    def __init__(self, core: Core, note_once: Callable[..., None]) -> None:
+        """`note_once` is that of `Habits`."""
         self._core = core
         self._note_once = note_once
         self._thread = threading.local()  # autocast is a state of the thread

@@ -24,7 +24,7 @@ from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_ste
 from anymps.capture._run_facts import choose_source, closing_facts, core_of, machine_facts
 from anymps.device import children_used_mps, real_calls, state
 from anymps.record import Fate, RefusalKind
-from anymps.record.format import ModuleRow, OperatorRow, RefusalRow, RoundRow, SignatureRow, SiteRow, StepRow
+from anymps.record.format import ALLOCATION, Row
 from anymps.record.loop import Rounds
 from anymps.source import quote_file
 
@@ -44,22 +44,17 @@ _current: Capture | None = None
 
 
 class Drained(NamedTuple):
-    """What was taken off the tape at once: packed entries, and the rows that they refer to and nothing had before."""
+    """What was taken off the tape at once: packed entries, new rows by table, and how many calls were only counted.
+
+    A site is `(id, file, line, function, via)` here.
+    """
 
     entries: bytes
-    operators: list[OperatorRow]
-    signatures: list[SignatureRow]
-    modules: list[ModuleRow]
-    sites: list[tuple[int, str, int, str, str]]
-    """`(id, file, line, function, via)`"""
-    steps: list[StepRow]
-    refusals: list[RefusalRow]
+    rows: dict[str, list[Row]]
     dropped: int
-    """Calls that were only counted."""
-    rounds: list[RoundRow]
 
 
-def site_row(site: tuple[int, str, int, str, str]) -> SiteRow:
+def site_row(site: Row) -> Row:
     """The site with what its file says there."""
     number, file, line, function, via = site
     quote = quote_file(file, line)
@@ -97,8 +92,8 @@ class Capture:
         self._lock = threading.RLock()
         self._failure: RecordingError | None = None
         self._operators = 0
-        self._refusals: list[RefusalRow] = []
-        self._delayed: dict[int, RefusalRow] = {}
+        self._refusals: list[Row] = []
+        self._delayed: dict[int, Row] = {}
         self._seconds = 0.0  # of a part that is over
         self._begin_ns = 0  # of a part
         self._clock = StepClock(self._rounds)
@@ -346,28 +341,31 @@ class Capture:
         self._operators += len(names)
         self._clock.add(steps, self._begin_ns)
         refusals, self._refusals = self._refusals, []
-        modules = list(drain_modules(self._hooks))
-        self._store(Drained(entries, operators, signatures, modules, sites, steps, refusals, dropped, rounds))
+        rows = {
+            "operators": operators,
+            "signatures": signatures,
+            "sites": sites,
+            "modules": list(drain_modules(self._hooks)),
+            "steps": steps,
+            "rounds": rounds,
+            "refusals": refusals,
+        }
+        self._store(Drained(entries, rows, dropped))
         if self._allocation_limit:
             assert self._writer is not None
-            self._writer.spool_allocations(self.core.ledger_drain(at_end))  # at the end those still alive, too
+            # At the end those still alive, too.
+            self._writer.spool(self.core.ledger_drain(at_end), ALLOCATION)
 
     def _store(self, drained: Drained) -> None:
         self._write(drained)
         assert self._writer is not None
-        self._writer.add_totals(self.core.tape_totals())
+        self._writer.add("totals", self.core.tape_totals())
 
     def _write(self, drained: Drained) -> None:
-        writer = self._writer
-        assert writer is not None
-        writer.add_operators(drained.operators)
-        writer.add_signatures(drained.signatures)
-        writer.add_sites(map(site_row, drained.sites))
-        writer.add_modules(drained.modules)
-        writer.add_steps(drained.steps)
-        writer.add_rounds(drained.rounds)
-        writer.add_refusals(drained.refusals)
-        writer.spool(drained.entries)
+        assert self._writer is not None
+        for table, rows in drained.rows.items():
+            self._writer.add(table, map(site_row, rows) if table == "sites" else rows)
+        self._writer.spool(drained.entries)
 
     def _flush_now_and_then(self) -> None:
         while not self._closed.wait(FLUSH_SECONDS):
@@ -401,7 +399,7 @@ class Capture:
         caller = None if delayed else find_caller(self.core.is_internal)
         if caller is not None:
             detail["caller"] = caller
-        row: RefusalRow = (number, 0, kind, error, message, self.core.current_site(), origin_site, detail)
+        row: Row = (number, 0, kind, error, message, self.core.current_site(), origin_site, detail)
         if delayed:
             self._delayed[number] = row
         self._refusals.append(row)

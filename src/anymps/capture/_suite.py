@@ -20,7 +20,7 @@ from anymps._numbers import digits
 from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
 from anymps.device import real_calls
 from anymps.record import Fate, Flag, Refusal, RefusalKind, Site, Wait
-from anymps.record.format import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow, mattering
+from anymps.record.format import ENTRY, Row, mattering
 
 if TYPE_CHECKING:
     from anymps.record import Recording
@@ -87,15 +87,15 @@ class SuiteCapture(Capture):
         super().__init__(path, script=script, argv=argv, detail_limit=1 << 62, allocation_limit=allocations)
         self._detail_limit = detail_limit
         self._names: list[str] = []
-        self._signatures: dict[int, SignatureRow] = {}
-        self._sites: dict[int, tuple[int, str, int, str, str]] = {}
+        self._signatures: dict[int, Row] = {}
+        self._sites: dict[int, Row] = {}
         self._places: dict[int, Site] = {}
-        self._modules: list[ModuleRow] = []
-        self._steps: list[StepRow] = []
+        self._modules: list[Row] = []
+        self._steps: list[Row] = []
         self._section = bytearray()
         self._section_calls = 0
         self._real_cut = 0  # how many calls real kernels had computed at the last cut
-        self._section_refusals: list[RefusalRow] = []
+        self._section_refusals: list[Row] = []
         self._everything = 0  # how many ask for every call
         self._kept = 0
 
@@ -185,12 +185,12 @@ class SuiteCapture(Capture):
             from anymps.record import RecordingWriter
 
             writer = RecordingWriter.in_memory({**self._facts(), "ending": {"status": 0}})
-            writer.add_operators((number, self._names[number]) for number in sorted({row[1] for row in signatures}))
-            writer.add_signatures(signatures)
-            writer.add_modules(self._modules)
-            writer.add_sites(site_row(self._sites[number]) for number in sorted(sites) if number in self._sites)
-            writer.add_refusals(refusals)
-            writer.add_steps(row for row in self._steps if row[0] in steps)
+            writer.add("operators", [(each, self._names[each]) for each in sorted({row[1] for row in signatures})])
+            writer.add("signatures", signatures)
+            writer.add("modules", self._modules)
+            writer.add("sites", [site_row(self._sites[number]) for number in sorted(sites & self._sites.keys())])
+            writer.add("refusals", refusals)
+            writer.add("steps", [row for row in self._steps if row[0] in steps])
             writer.spool(packed)
         writer.close()
         return writer.recording()
@@ -228,18 +228,19 @@ class SuiteCapture(Capture):
             if self._to_file and self._writer is not None and not self._closed.is_set():
                 self.flush()
                 with self._storing(""):
-                    self._writer.add_totals(self.core.tape_totals())
+                    self._writer.add("totals", self.core.tape_totals())
                     if suite is not None:
                         self._writer.set_meta("suite", dict(suite))
             super().close(ending)
 
     def _store(self, drained: Drained) -> None:
-        self._names += [name for _, name in drained.operators]
-        self._signatures |= {row[0]: row for row in drained.signatures}
-        self._sites |= {row[0]: row for row in drained.sites}
-        self._modules += drained.modules
-        self._steps += drained.steps
-        self._section_refusals += drained.refusals
+        rows = drained.rows
+        self._names += [name for _, name in rows["operators"]]
+        self._signatures |= {row[0]: row for row in rows["signatures"]}
+        self._sites |= {row[0]: row for row in rows["sites"]}
+        self._modules += rows["modules"]
+        self._steps += rows["steps"]
+        self._section_refusals += rows["refusals"]
         self._section_calls += len(drained.entries) // ENTRY.size + drained.dropped
         # A sparse tape has few entries besides those that matter.
         all_of_them = self._everything or not self._to_file
@@ -248,9 +249,9 @@ class SuiteCapture(Capture):
             entries = drained.entries if self._kept < self._detail_limit else mattering(drained.entries)
             self._kept += len(entries) // ENTRY.size
             # Without totals: a suite has too many to write each time. Without rounds: its tests are no loop.
-            self._write(drained._replace(entries=entries, rounds=[]))
+            self._write(Drained(entries, {**rows, "rounds": []}, 0))
 
-    def _read(self, packed: bytes, rows: Sequence[RefusalRow], calls: int) -> Section:
+    def _read(self, packed: bytes, rows: Sequence[Row], calls: int) -> Section:
         last = {row[0]: row for row in rows}  # a late error has a second row when it comes out
         real = sum((real_calls() or Counter()).values()) - self._real_cut
         section = Section(calls=calls, real=real, refusals=[self._refusal(row) for row in last.values()])
@@ -267,7 +268,7 @@ class SuiteCapture(Capture):
                 section.fallbacks[name, Fate(fate), place] += count
         return section
 
-    def _refusal(self, row: RefusalRow) -> Refusal:
+    def _refusal(self, row: Row) -> Refusal:
         _, _, kind, error, message, site, origin, detail = row
         return Refusal(
             kind=RefusalKind(kind),

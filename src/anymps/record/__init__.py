@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from anymps.record._facts import (
         Call,
         Form,
+        Known,
         Line,
         MemorySample,
         Noted,
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
         Site,
         UnsafeCopy,
         WaitQueue,
+        known_as,
+        known_from,
     )
-    from anymps.record._join import join
-    from anymps.record._join_file import check_alike, join_into
-    from anymps.record._known_lines import Known, known_as, known_from
+    from anymps.record._join import check_alike, join, join_into
     from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
     from anymps.record._meta import NOWHERE, EndingFacts, Meta, Part, SourcePlace, Suite
     from anymps.record._place import check_recordable, move_recording, remove_recording
@@ -112,12 +113,10 @@ if not TYPE_CHECKING:
         {
             "_builder": "RecordingBuilder",
             "_facts": (
-                "Call Form Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site "
-                "UnsafeCopy WaitQueue"
+                "Call Form Known Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site "
+                "UnsafeCopy WaitQueue known_as known_from"
             ),
-            "_join": "join",
-            "_join_file": "check_alike join_into",
-            "_known_lines": "Known known_as known_from",
+            "_join": "check_alike join join_into",
             "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",
             "_meta": "EndingFacts NOWHERE Meta Part SourcePlace Suite",
             "_place": "check_recordable move_recording remove_recording",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._recording import Recording
-from anymps.record._writer import RecordingWriter
+from anymps.record._writer import Numbered, RecordingWriter
 from anymps.record.format import ALLOCATION, ENTRY
 from anymps.source import quote_text
 
@@ -28,10 +28,10 @@ class RecordingBuilder:
     ) -> None:
         """Write through `writer`, by default one in memory with `meta`. The first step starts at `start_ns`."""
         self._writer = writer or RecordingWriter.in_memory(meta)
-        self._operators: dict[str, int] = {}
-        self._signatures: dict[tuple[int, int, str, str, str], int] = {}
-        self._modules: dict[tuple[str, str], int] = {("", ""): 0}
-        self._sites: dict[tuple[str, int, str, str, str], int] = {}
+        self._operators = Numbered(self._writer, "operators")
+        self._signatures = Numbered(self._writer, "signatures")
+        self._modules = Numbered(self._writer, "modules")
+        self._sites = Numbered(self._writer, "sites")
         self._refusals = 0
         self._buffers = 0
         self._event = 0
@@ -43,19 +43,11 @@ class RecordingBuilder:
 
     def site(self, file: str, line: int, function: str = "", source: str = "", via: str = "", *, text: str = "") -> int:
         """The number of a line of code; `text` is that of its file, of which the lines around it are kept."""
-        key = (file, line, function, source, via)
-        if key not in self._sites:
-            self._sites[key] = len(self._sites) + 1
-            self._writer.add_sites([(self._sites[key], *key, *quote_text(text, line)[1:])])
-        return self._sites[key]
+        return self._sites.number(file, line, function, source, via, *quote_text(text, line)[1:])
 
     def module(self, path: str, kind: str = "") -> int:
         """The number of a module by path and type; 0 for the empty path."""
-        key = (path, kind)
-        if key not in self._modules:
-            self._modules[key] = len(self._modules)
-            self._writer.add_modules([(self._modules[key], *key)])
-        return self._modules[key]
+        return self._modules.number(path, kind) if path or kind else 0
 
     def entry(
         self,
@@ -107,7 +99,6 @@ class RecordingBuilder:
         *,
         operator: str,
         start_ns: int,
-        phase: Phase = Phase.OTHER,
         site: int = 0,
         origin: int = 0,
         detail: Mapping[str, object] | None = None,
@@ -115,10 +106,8 @@ class RecordingBuilder:
         """Add a refused call: its entry and what was refused. `error` is the exception's class name."""
         self._refusals += 1
         fate = Fate.MISSING if kind is RefusalKind.MISSING else Fate.REFUSED
-        self.entry(
-            operator, start_ns=start_ns, fate=fate, phase=phase, site=site, flags=Flag.RAISED, refusal=self._refusals
-        )
-        self._writer.add_refusals([(self._refusals, 0, kind.value, error, message, site, origin, detail or {})])
+        self.entry(operator, start_ns=start_ns, fate=fate, site=site, flags=Flag.RAISED, refusal=self._refusals)
+        self._writer.add("refusals", [(self._refusals, 0, kind.value, error, message, site, origin, detail or {})])
 
     def memory(self, time_ns: int, allocated_bytes: int, driver_bytes: int) -> None:
         """Add one moment of the device's memory: a buffer that fills it to `allocated_bytes` and goes at once."""
@@ -162,15 +151,15 @@ class RecordingBuilder:
         self._event += 1
         row = self._alive.pop(buffer)
         row[2], row[4], row[13], row[15] = self._event, time_ns, self._step, phase
-        self._writer.spool_allocations(ALLOCATION.pack(*row))
+        self._writer.spool(ALLOCATION.pack(*row), ALLOCATION)
 
     def round(self, kind: RoundKind, *, start_ns: int, end_ns: int, site: int = 0, key: int = 0) -> None:
         """Add what a loop does once a round; with one of them, steps follow from these alone (see `_rounds.py`)."""
-        self._writer.add_rounds([(kind, key, site, start_ns, end_ns)])
+        self._writer.add("rounds", [(kind, key, site, start_ns, end_ns)])
 
     def end_step(self, end_ns: int) -> None:
         """End the running step; the next one starts at once."""
-        self._writer.add_steps([(self._step, self._step_start, end_ns)])
+        self._writer.add("steps", [(self._step, self._step_start, end_ns)])
         self._step += 1
         self._step_start = end_ns
 
@@ -183,7 +172,7 @@ class RecordingBuilder:
     def close(self) -> Recording:
         """End the recording and open it for reading."""
         self.flush()
-        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive.values()))
+        self._writer.spool(b"".join(ALLOCATION.pack(*row) for row in self._alive.values()), ALLOCATION)
         self._writer.close()
         return self._writer.recording()
 
@@ -195,12 +184,6 @@ class RecordingBuilder:
         outputs: Sequence[str],
         form: Mapping[str, object] | None = None,
     ) -> int:
-        if operator not in self._operators:
-            self._operators[operator] = len(self._operators) + 1
-            self._writer.add_operators([(self._operators[operator], operator)])
-        tensors = (json.dumps(list(inputs)), json.dumps(list(outputs)))
-        key = (self._operators[operator], int(fate), *tensors, json.dumps(dict(form or {}), sort_keys=True))
-        if key not in self._signatures:
-            self._signatures[key] = len(self._signatures) + 1
-            self._writer.add_signatures([(self._signatures[key], *key)])
-        return self._signatures[key]
+        texts = map(json.dumps, (list(inputs), list(outputs)))
+        whole_form = json.dumps(dict(form or {}), sort_keys=True)
+        return self._signatures.number(self._operators.number(operator), int(fate), *texts, whole_form)

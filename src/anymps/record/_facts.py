@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, NamedTuple
 
+from anymps._paths import project_path
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 
 
@@ -259,3 +260,26 @@ class Line:
     backend_changes: int
     duration_ns: int
     fused: tuple[tuple[str, int], ...] = ()
+
+
+class Known(NamedTuple):
+    """What happened at a line: `what` is a rule's id, the name of a wait, or an operator that ran on the CPU.
+
+    `file` is as the project or its package names it, and `source` is the line without regard to blanks. The line's
+    number is left out: code above it may change.
+    """
+
+    what: str
+    file: str
+    function: str
+    source: str
+
+
+def known_as(what: str, site: Site, roots: Sequence[str]) -> Known:
+    """What happened at a line; `roots` are directories that files are named from, the first that fits counts."""
+    return Known(what, project_path(site.file, roots), site.function, " ".join(site.source.split()))
+
+
+def known_from(what: str, file: str, function: str, source: str) -> Known:
+    """What a baseline's file says, which an older version may have written with the folders of an environment."""
+    return Known(what, project_path(file, ()), function, source)

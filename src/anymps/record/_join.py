@@ -8,18 +8,30 @@ on where that one's ended, and its buffers are freed when it ends.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from anymps._atomic import staged_folder
+from anymps._errors import RecordingError
 from anymps._vocabulary import Flag
+from anymps.record._file import open_readonly
+from anymps.record._place import check_free, held, take_name
 from anymps.record._recording import Recording
-from anymps.record._writer import RecordingWriter
+from anymps.record._writer import Numbered, RecordingWriter
 from anymps.record.format import ALLOCATION, ENTRY
 
 _OWN = ("process", "started", "wall_seconds", "ending", "card")  # facts of each process
+_ALIKE = (
+    ("torch_version", "torch"),
+    ("mac_details", "Mac"),
+    ("virtual", "device (virtual or a Mac's own)"),
+    ("source", "source of calls (--source)"),
+)  # what all parts must have in common, and what it is called
 _CHUNK = 16384  # entries: 1 MiB
 _NODE_LIMIT = 1 << 48  # of autograd: larger numbers are none, and adding to them could leave 64 bits
 
@@ -35,12 +47,15 @@ _LAST = (
 _TOTALS = "SELECT signature, module, site, phase, wait, direction, {count}, {duration}, {moved} FROM {table}"
 
 
-def join(parts: Iterable[tuple[str, Recording]], writer: RecordingWriter) -> None:
+def join(
+    parts: Iterable[tuple[str, Recording]], writer: RecordingWriter, facts: Mapping[str, object] | None = None
+) -> None:
     """Write all of these recordings, each with a name, into a new one; the caller closes the writer.
 
     `parts` under `meta` lists them: `name`, `begin_ns` (where its clock begins here), `complete`, and its
     own `process`, `started`, `wall_seconds` and `ending`. The other facts are those that all have in common;
-    `started` is the earliest, `wall_seconds` the sum, `ending` the first that was no success.
+    `started` is the earliest, `wall_seconds` the sum, `ending` the first that was no success. `facts` are those that
+    hold for the whole in place of the parts'.
     One that stops in the middle goes in as far as it reaches. Raises RecordingError if one is damaged, or if the new
     one cannot be written.
     """
@@ -48,6 +63,8 @@ def join(parts: Iterable[tuple[str, Recording]], writer: RecordingWriter) -> Non
     for name, recording in parts:
         joiner.add(name, recording)
     joiner.finish()
+    for key, value in (facts or {}).items():
+        writer.set_meta(key, value)
 
 
 @dataclass
@@ -61,26 +78,6 @@ class _Reach:
     buffer: int = 1
     event: int = 1
     clock: int = 0
-
-
-class _Table:
-    """Rows that processes have in common, numbered from 1 by what they say."""
-
-    def __init__(self, add: Callable[[Iterable[Any]], None]) -> None:
-        self._add = add
-        self._numbers: dict[tuple[Any, ...], int] = {}
-
-    def take(self, rows: Iterable[tuple[Any, ...]]) -> dict[int, int]:
-        """Take over rows that begin with their number there; the answer leads from it to the one here."""
-        numbers, new = {}, []
-        for own, *content in rows:
-            here = tuple(content)
-            if here not in self._numbers:
-                self._numbers[here] = len(self._numbers) + 1
-                new.append((self._numbers[here], *here))
-            numbers[own] = self._numbers[here]
-        self._add(new)
-        return numbers
 
 
 @dataclass
@@ -97,10 +94,10 @@ class _Map:
 class _Joiner:
     def __init__(self, writer: RecordingWriter) -> None:
         self._writer = writer
-        self._operators = _Table(writer.add_operators)
-        self._signatures = _Table(writer.add_signatures)
-        self._modules = _Table(writer.add_modules)
-        self._sites = _Table(writer.add_sites)
+        self._operators = Numbered(writer, "operators")
+        self._signatures = Numbered(writer, "signatures")
+        self._modules = Numbered(writer, "modules")
+        self._sites = Numbered(writer, "sites")
         self._sums: dict[tuple[int, int, int, int, int, int], tuple[int, int, int]] = {}
         self._alive: list[list[int]] = []  # buffers that were there when the process before ended
         self._facts: list[dict[str, Any]] = []
@@ -129,8 +126,8 @@ class _Joiner:
         self._writer.commit()
 
     def finish(self) -> None:
-        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive))
-        self._writer.add_totals((*key, count, duration, moved) for key, (count, duration, moved) in self._sums.items())
+        self._writer.spool(b"".join(ALLOCATION.pack(*row) for row in self._alive), ALLOCATION)
+        self._writer.add("totals", [(*key, *sums) for key, sums in self._sums.items()])
         for key, value in _common(self._facts).items():
             self._writer.set_meta(key, value)
         if self._loops == {"inference"}:
@@ -167,7 +164,7 @@ class _Joiner:
             places = (numbers.site.get(site, 0), numbers.site.get(origin, 0))
             rows.append((number, 0, kind, error, message, *places, detail))
             self._reach.refusal = max(self._reach.refusal, number + 1)
-        self._writer.add_refusals(rows)
+        self._writer.add("refusals", rows)
 
     def _entries(self, recording: Recording, numbers: _Map, since: _Reach) -> Iterator[bytes]:
         signature, module, site, refusal = numbers.signature, numbers.module, numbers.site, numbers.refusal
@@ -195,12 +192,14 @@ class _Joiner:
             end = None if step.end_ns is None else step.end_ns + since.clock
             rows.append((number, start, end))
             reach.step, reach.clock = max(reach.step, number + 1), max(reach.clock, end or start)
-        self._writer.add_steps(rows)
-        rounds = recording.stream("SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY id")
-        self._writer.add_rounds(
+        self._writer.add("steps", rows)
+        rounds = [
             (kind, key, numbers.site.get(site, 0), start + since.clock, end + since.clock)
-            for kind, key, site, start, end in rounds
-        )
+            for kind, key, site, start, end in recording.stream(
+                "SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY id"
+            )
+        ]
+        self._writer.add("rounds", rounds)
 
     def _allocations(self, recording: Recording, numbers: _Map, since: _Reach) -> None:
         """Take over the buffers.
@@ -230,14 +229,14 @@ class _Joiner:
                 ended += ALLOCATION.pack(*row)
             else:
                 self._alive.append(row)
-        self._writer.spool_allocations(bytes(ended))
+        self._writer.spool(bytes(ended), ALLOCATION)
 
     def _free_living_buffers(self) -> None:
         """A process has ended, and its buffers with it: one event, at the end of its clock."""
         reach = self._reach
         for row in self._alive:
             row[_DIED], row[_DIED_NS], row[_DIED_STEP], row[_DIED_PHASE] = reach.event, reach.clock, reach.step, 0
-        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive))
+        self._writer.spool(b"".join(ALLOCATION.pack(*row) for row in self._alive), ALLOCATION)
         reach.event += bool(self._alive)
         self._alive = []
 
@@ -311,3 +310,59 @@ def _summed(numbers: list[dict[str, Any]]) -> dict[str, object]:
     counts = {key: sum(int(one[key]) for one in numbers) for key in ("compared", "wrong")}
     left_out = sum((Counter(one["left_out"]) for one in numbers), Counter[str]())
     return {**counts, "operators": max(int(one["operators"]) for one in numbers), "left_out": dict(left_out)}
+
+
+def join_into(
+    parts: Iterable[tuple[str, Recording]], path: Path | None, facts: Mapping[str, object] | None = None
+) -> Recording:
+    """One recording of all at `path`, or in memory, as `join` makes it.
+
+    What lies at `path` is replaced once the new one is complete. Raises RecordingError if a part is damaged or the
+    place cannot be written; then `path` is as it was.
+    """
+    if path is None:
+        with RecordingWriter(None, {}) as writer:
+            join(parts, writer, facts)
+        return _checked(writer)
+    target = Path(os.path.realpath(path))
+    check_free(target)
+    try:
+        with staged_folder(target) as folder:
+            fresh = folder / "files" / target.name
+            fresh.parent.mkdir()  # a recording's folder is locked while it is made
+            with RecordingWriter(fresh, {}) as writer:
+                join(parts, writer, facts)
+            _checked(writer).close()
+            with held(target):
+                check_free(target)  # since then another run may have taken it
+                take_name(fresh, target)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from None
+    return Recording(open_readonly(path), str(path))
+
+
+def _checked(writer: RecordingWriter) -> Recording:
+    """The joined recording. Each part is sound, but their clocks and numbers go on from one to the next."""
+    try:
+        return writer.recording(checked=True)
+    except RecordingError as error:
+        raise RecordingError(
+            "these recordings cannot be joined: their numbers add up to more than a recording can hold"
+        ) from error
+
+
+def check_alike(parts: Sequence[tuple[str, Recording]]) -> None:
+    """Raise RecordingError, in one line, unless all are of the same torch, Mac and kind of device."""
+    for key, what in _ALIKE:
+        (first, one), *others = parts
+        for name, other in others:
+            if one.meta.get(key) != other.meta.get(key):
+                raise RecordingError(
+                    f"{first} and {name} cannot be joined: their {what} differs, "
+                    f"{_short(one.meta.get(key))} and {_short(other.meta.get(key))}"
+                )
+
+
+def _short(value: object) -> str:
+    text = str(value).partition(":")[0]
+    return ascii(text)[1:-1][:80] if not text.isprintable() else text[:80]

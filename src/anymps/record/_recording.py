@@ -35,10 +35,9 @@ from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
-from anymps.record._step_table import read_step_table
 from anymps.record._strict import read_facts, read_form, read_object, read_optimizer, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators
-from anymps.record._timeline import read_step_sums, read_timeline, typical_step
+from anymps.record._timeline import read_step_sums, read_step_table, read_timeline, typical_step
 from anymps.record._walk import Walk, walk
 from anymps.record.format import ON_CPU, ON_MPS, Picked
 

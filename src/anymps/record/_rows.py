@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from anymps._vocabulary import Fate, Phase
 
-
-class Rows(Protocol):
-    """Runs a query."""
-
-    def __call__(self, statement: str, values: tuple[object, ...] = (), /) -> list[tuple[Any, ...]]:
-        """All of its rows."""
-        ...
-
+Rows = Callable[..., list[tuple[Any, ...]]]
+"""Runs a query, with the values for the `?` in it, and gives all of its rows."""
 
 _REGULAR = 3  # times that something must happen before it can be called regular
 

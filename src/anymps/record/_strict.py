@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from anymps._numbers import read_json as json_value
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._facts import Form, Noted, Optimizer
-from anymps.record._meta import Meta
-from anymps.record._typed import UnfitError, hints, read
+from anymps.record._meta import Meta, UnfitError, hints, read
 from anymps.record.format import MOST, RANGES, TABLES
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it

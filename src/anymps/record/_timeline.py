@@ -1,18 +1,19 @@
-"""The times of events: one step on its tracks, at the resolution of a drawing, and a summary of all steps."""
+"""What steps took: by phase and in the typical step, in brief, and one of them on tracks as a drawing needs it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from anymps._vocabulary import Flag, Phase, Wait
 from anymps.record._facts import Site
-from anymps.record._rows import Rows, read_walls, within
-from anymps.record._step_facts import Span, Step, StepSum, StepTable, StepTimeline
+from anymps.record._rows import Rows, interval, median_of, read_walls, within
+from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare, RareWork, Span, Step, StepSum, StepTable, StepTimeline
 from anymps.record._walk import Walk
 from anymps.record.format import ON_CPU, ON_MPS
 
+_FEW = 2  # steps that cannot be said to be alike
 # SQLite takes the other columns of a group from the row that holds the maximum (sqlite.org/lang_select.html, "bare
 # columns in an aggregate query"): those of the longest call.
 _SPANS = """
@@ -107,3 +108,53 @@ def _without_gaps(spans: list[Span], start: int, end: int) -> tuple[Span, ...]:
     if result:
         result[-1] = replace(result[-1], end_ns=end)
     return tuple(result)
+
+
+def read_step_table(rows: Rows, walk: Walk, *, only_detailed: bool) -> StepTable:
+    """The table from what a walk through all calls found. With `only_detailed`, without steps that lack detail."""
+    walls = read_walls(rows, only_detailed=only_detailed)
+    sums = {step: dict(walk.shares[step]) for step in walls}
+    for step, phases in sums.items():
+        rest = walls[step] - sum(share.time_ns for share in phases.values())
+        last = walk.last_phases.get(step, Phase.OTHER)
+        phases[last] = replace(phases[last], time_ns=phases[last].time_ns + rest)
+    steps = list(sums.values())
+    median = _shares(steps[1:], lambda column: median_of(column, len(column)))
+    return StepTable(
+        averaged=len(steps[1:]),
+        mean=_shares(steps[1:], lambda column: sum(column) / len(column)),
+        median=median,
+        first=_shares(steps[:1], max),
+        rare=_rare(sums, median),
+    )
+
+
+def _shares(steps: list[dict[Phase, PhaseShare]], of: Callable[[Sequence[float]], float]) -> tuple[PhaseShare, ...]:
+    """One share per phase, each number made `of` those of `steps`; nothing for no step."""
+    if not steps:
+        return ()
+    return tuple(
+        PhaseShare(phase, **{name: of([getattr(step[phase], name) for step in steps]) for name in PHASE_NUMBERS})
+        for phase in Phase
+    )
+
+
+def _rare(sums: dict[int, dict[Phase, PhaseShare]], median: Sequence[PhaseShare]) -> RareWork | None:
+    """What few steps do beyond the median; None where most differ anyway, as they do in a text generation."""
+    usual = _counts(median)
+    counts = {step: _counts(shares.values()) for step, shares in sums.items()}
+    first, *later = counts or [0]
+    more = [step for step in later if any(has > had for has, had in zip(counts[step], usual, strict=True))]
+    if not more or 2 * sum(counts[step] == usual for step in later) < len(later):
+        return None
+    beyond = [max(0.0, *(counts[step][field] - usual[field] for step in more)) for field in range(3)]
+    # The first step does more anyway. It decides only where those after it are too few.
+    every = interval(more) or interval([first, *more])
+    # What one of many does is none of what they do: a validation beside a log of every tenth step.
+    most = [sum(2 * (counts[step][field] - usual[field]) >= beyond[field] for step in more) for field in range(3)]
+    return RareWork(len(more), every if len(more) <= _FEW or min(most) > 1 else 0, *map(int, beyond))
+
+
+def _counts(shares: Iterable[PhaseShare]) -> list[float]:
+    """How many operators ran on mps and on the CPU, and how many calls waited, over all phases."""
+    return [sum(column) for column in zip(*((one.on_mps, one.on_cpu, one.waits) for one in shares), strict=True)]

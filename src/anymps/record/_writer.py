@@ -7,38 +7,31 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from json import dumps  # the program may have replaced it when a recording is closed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from anymps._errors import RecordingError
-from anymps.record._descriptors import Descriptors
 from anymps.record._file import open_readonly
 from anymps.record._place import check_free, held, name_of_new, remove_recording, take_name
 from anymps.record._redact import redact, redact_arguments, redact_json, redact_note, redact_source
 from anymps.record._rounds import settle_steps
 from anymps.record._snapshot import closed_on_error, connect_memory, new_identity, own_writer, register, unregister
-from anymps.record.format import (
-    ALLOCATION,
-    ModuleRow,
-    OperatorRow,
-    RefusalRow,
-    RoundRow,
-    SignatureRow,
-    SiteRow,
-    StepRow,
-    TotalRow,
-    check_chunk,
-    create_tables,
-    expand_spool,
-)
+from anymps.record.format import ENTRY, Packed, Row, create_tables, expand_spool
 
 if TYPE_CHECKING:
     from anymps.record._recording import Recording
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+_KEPT: Final[Mapping[str, Callable[[Row], Row]]] = {
+    "operators": lambda row: (row[0], redact_note(row[1])),
+    "sites": lambda row: (*row[:4], redact_source(row[4]), *row[5:7], *map(redact_source, row[7:])),
+    "refusals": lambda row: (*row[:4], redact(row[4]), *row[5:7], dumps(redact_json(dict(row[7])))),
+    "rounds": lambda row: (None, *row),
+}
+"""What is kept of a row, by table; of the others all."""
 _CHECKPOINT_PAGES = 16384  # 64 MiB: a checkpoint syncs the disk, and the training thread would wait for it
 
 
@@ -97,58 +90,22 @@ class RecordingWriter:
         """Set one fact about the run; `value` is anything that JSON holds. What looks like a secret is left out."""
         self._run(_PUT_META, [_row(key, value)])
 
-    def add_operators(self, rows: Iterable[OperatorRow]) -> None:
-        """Add `(id, name)` rows. Here and below, a row with the same key replaces it."""
-        self._insert("operators", 2, ((number, redact_note(name)) for number, name in rows))
+    def add(self, table: str, rows: Iterable[Row]) -> None:
+        """Add rows of a table, each with all its columns; one with the same key replaces an older one.
 
-    def add_signatures(self, rows: Iterable[SignatureRow]) -> None:
-        """Add `(id, operator, fate, inputs, outputs, form)` rows; the last three are JSON."""
-        self._insert("signatures", 6, rows)
-
-    def add_modules(self, rows: Iterable[ModuleRow]) -> None:
-        """Add `(id, path, type)` rows."""
-        self._insert("modules", 3, rows)
-
-    def add_sites(self, rows: Iterable[SiteRow]) -> None:
-        """Add `(id, file, line, function, source, via, first, around, comments)` rows.
-
-        What looks like a secret in the source is left out, as it is in the messages of refusals.
+        What looks like a secret is left out. Totals are running ones, of all entries so far, kept in detail or not.
+        Rows of `steps` count as long as there are no `rounds` to tell steps by, which are numbered as they come. The
+        `entry` of a refusal is 0 where a packed entry names it; it is filled in when the entries become rows.
         """
-        self._insert(
-            "sites", 9, ((*row[:4], redact_source(row[4]), *row[5:7], *map(redact_source, row[7:])) for row in rows)
-        )
+        kept = list(map(_KEPT.get(table, tuple), rows))
+        if kept:
+            self._run(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(kept[0]))})", kept)
 
-    def add_refusals(self, rows: Iterable[RefusalRow]) -> None:
-        """Add `(id, entry, kind, error, message, site, origin, detail)` rows.
-
-        `entry` is 0 for a refusal that a packed entry names; it is filled in when the entries become rows.
-        """
-        kept = ((*row[:4], redact(row[4]), *row[5:7], dumps(redact_json(dict(row[7])))) for row in rows)
-        self._insert("refusals", 8, kept)
-
-    def add_steps(self, rows: Iterable[StepRow]) -> None:
-        """Add `(step, start_ns, end_ns)` rows: steps as long as there are no rounds to tell them by."""
-        self._insert("steps", 3, rows)
-
-    def add_rounds(self, rows: Iterable[RoundRow]) -> None:
-        """Add `(kind, key, site, start_ns, end_ns)` rows, from which the steps follow (see `_rounds.py`)."""
-        self._run("INSERT INTO rounds (kind, key, site, start_ns, end_ns) VALUES (?, ?, ?, ?, ?)", rows)
-
-    def add_totals(self, rows: Iterable[TotalRow]) -> None:
-        """Set the running totals of all entries so far, kept in detail or not. A total only ever grows."""
-        self._insert("totals", 9, rows)
-
-    def spool(self, chunk: bytes) -> None:
-        """Store packed entries (64 bytes each) as they are. Raises RecordingError for a broken one."""
-        check_chunk(chunk)
+    def spool(self, chunk: bytes, packed: Packed = ENTRY) -> None:
+        """Store packed rows as they are. Raises RecordingError for a broken one."""
+        packed.check(chunk)
         if chunk:
-            self._run("INSERT INTO spool (chunk) VALUES (?)", [(chunk,)])
-
-    def spool_allocations(self, chunk: bytes) -> None:
-        """Store packed rows of `allocations` (96 bytes each) as they are. Raises RecordingError for a broken one."""
-        check_chunk(chunk, ALLOCATION)
-        if chunk:
-            self._run("INSERT INTO allocation_spool (chunk) VALUES (?)", [(chunk,)])
+            self._run(f"INSERT INTO {packed.spool} (chunk) VALUES (?)", [(chunk,)])
 
     def commit(self) -> None:
         """Make everything written so far survive a kill of the process."""
@@ -254,14 +211,10 @@ class RecordingWriter:
                     self._connection.execute("BEGIN IMMEDIATE")
         return copy
 
-    def _insert(self, table: str, columns: int, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._run(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * columns)})", rows)
-
-    def _run(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    def _run(self, statement: str, rows: Sequence[Row]) -> None:
         with self._writing() as connection:
             if connection is None:
                 return
-            rows = list(rows)
             try:
                 connection.executemany(statement, rows)
             except UnicodeEncodeError:  # a file whose name is no text; the rows before it are written again
@@ -299,12 +252,36 @@ class RecordingWriter:
         return "the recording in memory" if self._path is None else str(self._path)
 
 
+class Numbered:
+    """Rows of a table that are numbered from 1 by what they say, each written once."""
+
+    def __init__(self, writer: RecordingWriter, table: str) -> None:
+        self._writer, self._table = writer, table
+        self._numbers: dict[Row, int] = {}
+
+    def number(self, *content: object) -> int:
+        """The number of one row."""
+        return self.take([(0, *content)])[0]
+
+    def take(self, rows: Iterable[Row]) -> dict[int, int]:
+        """Take over rows that begin with their number elsewhere; the answer leads from it to the one here."""
+        numbers, new = {}, []
+        for own, *rest in rows:
+            content = tuple(rest)
+            if content not in self._numbers:
+                self._numbers[content] = len(self._numbers) + 1
+                new.append((self._numbers[content], *content))
+            numbers[own] = self._numbers[content]
+        self._writer.add(self._table, new)
+        return numbers
+
+
 def _let_go(connection: sqlite3.Connection, process: int, descriptors: Descriptors) -> None:
     if process == os.getpid() and descriptors.are_ours:  # a forked child must not touch it
         connection.close()
 
 
-def _as_text(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _as_text(row: Row) -> Row:
     """The row with bytes of names that are no text written out, as `\\udcff`."""
     return tuple(
         value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in row
@@ -360,3 +337,40 @@ def _create(path: Path, identity: int, meta: Mapping[str, object]) -> sqlite3.Co
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
     return connection
+
+
+class Descriptors:
+    """The descriptors of a recording's file, which a program may close, and reuse for its own files.
+
+    SQLite keeps using their numbers, whatever file has them then (sqlite.org/howtocorrupt.html, "Continuing to use a
+    file descriptor after it has been closed"). None where the system does not tell (Windows), or of one in memory.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[int, int]] = {}
+        self._lost = False
+
+    def find(self, path: Path) -> None:
+        """Look for those of the file and of what SQLite has open beside it."""
+        keys = set()
+        for ending in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                status = os.stat(f"{path}{ending}")
+                keys.add((status.st_dev, status.st_ino))
+        with suppress(OSError):
+            numbers = map(int, os.listdir("/dev/fd"))
+            self._found = {number: key for number in numbers if (key := _key(number)) in keys and key is not None}
+
+    @property
+    def are_ours(self) -> bool:
+        """Whether each still is the file that it was. Once one was not, none is used any more."""
+        self._lost = self._lost or any(_key(number) != key for number, key in self._found.items())
+        return not self._lost
+
+
+def _key(number: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(number)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from anymps.source._code import Code, Splice, in_one_line
-from anymps.source._device_text import CUDA, compares_device, is_device_text, mentions_mps
 from anymps.source._edits import Built, CallEdit, Edit, Guard, Insert, LineEdit, Rewritten, build, fits
-from anymps.source._files import parse_expression, parsed, text_of, tree_of
-from anymps.source._frames import running_nodes, scope_of, tree_of_frame
+from anymps.source._files import parse_expression, parsed, running_nodes, scope_of, text_of, tree_of, tree_of_frame
 from anymps.source._lines import comments_in, line_end, line_starts, rows, rows_within_texts, without_comment
 from anymps.source._names import Names
 from anymps.source._nodes import (
+    CUDA,
     argument,
     choices_of,
+    compares_device,
     contains,
     elements,
+    is_device_text,
     last_name,
+    mentions_mps,
     name_of,
     names_argument,
     names_given,

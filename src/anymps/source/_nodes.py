@@ -1,8 +1,13 @@
-"""What single nodes of a syntax tree say: names, texts, and the arguments of a call."""
+"""What single nodes of a syntax tree say: names, texts, the arguments of a call, and how they name a device."""
 
 from __future__ import annotations
 
 import ast
+import re
+from typing import Final
+
+CUDA: Final = re.compile(r"cuda(:\d+)?")
+_MPS: Final = re.compile(r"mps(:0)?")
 
 
 def last_name(call: ast.Call) -> str:
@@ -82,3 +87,38 @@ def choices_of(option: ast.Call) -> ast.expr | None:
 def elements(listed: ast.AST | None) -> list[ast.expr]:
     """What stands in a list, a tuple or a set; nothing for any other code."""
     return listed.elts if isinstance(listed, (ast.List, ast.Tuple, ast.Set)) else []
+
+
+def is_device_text(node: ast.AST) -> bool:
+    """`"cuda"`, `"cuda:1"`, `f"cuda:{n}"`, `"cuda:%d" % n`, `"cuda:" + n`, `"cuda:{}".format(n)`."""
+    if isinstance(node, ast.Constant):
+        return CUDA.fullmatch(text_in(node)) is not None
+    if isinstance(node, ast.JoinedStr):
+        return bool(node.values) and _begins(node.values[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        return _begins(node.left)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _begins(node.func.value)
+    return False
+
+
+def _begins(node: ast.AST) -> bool:
+    return text_in(node).startswith("cuda:")
+
+
+def mentions_mps(node: ast.AST) -> bool:
+    """`"mps"`, `torch.backends.mps`."""
+    return _MPS.fullmatch(text_in(node)) is not None or (isinstance(node, ast.Attribute) and node.attr == "mps")
+
+
+def compares_device(node: ast.AST) -> bool:
+    """Whether a device is compared with CUDA by name."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Compare):
+            if any(is_device_text(inner) for side in (part.left, *part.comparators) for inner in ast.walk(side)):
+                return True
+        elif isinstance(part, ast.Call) and last_name(part) in ("startswith", "endswith", "find", "count"):
+            words = " ".join(map(text_in, part.args))
+            if "cuda" in words:
+                return True
+    return False

@@ -4,59 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anymps.capture._core import Undo, stand_in
 from anymps.capture.observer._refusals import DELAYED_ERROR
 from anymps.record import Wait
 
-_SYNCHRONIZE = ("_mps_deviceSynchronize", "_accelerator_synchronizeDevice")
-_EMPTY_CACHE = ("_mps_emptyCache", "_accelerator_emptyCache")
+if TYPE_CHECKING:
+    from anymps.device import NativeCore
 
-
-class StandIns:
-    """Functions of torch and Python that are replaced while a recording runs, and put back afterwards."""
-
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
-
-    def put(self, owner: Any, name: str, wrap: Callable[[Any], Callable[..., Any]]) -> None:
-        """Replace `owner.name` by what `wrap` makes of it; nothing where there is none in this torch."""
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-        replacement = wrap(original)
-        setattr(owner, name, replacement)
-
-        def undo() -> None:
-            if getattr(owner, name) is replacement:  # else somebody has replaced it in turn
-                setattr(owner, name, original)
-
-        self._undo.append(undo)
-
-    def remove(self) -> None:
-        """Put all back, the last first."""
-        while self._undo:
-            self._undo.pop()()
-
-
-class Tape(Protocol):
-    """What the stand-ins write on and ask: these functions of the native module."""
-
-    def clock_ns(self) -> int: ...
-
-    def mark(self, name: str, phase: int, start: int, end: int, wait: int, /) -> object: ...
-
-    def note_pair(self, name: str, site: int, other: int, duration: int, /) -> object: ...
-
-    def current_site(self) -> int: ...
-
-    def copies_started(self) -> int: ...
-
-    def host_waited(self, copies: int | None, /) -> object: ...
-
-    def note_event_fault(self, timing: bool, recorded: bool, measured: bool, synchronized: bool, /) -> object: ...
+_FOR_ALL = {
+    "_mps_deviceSynchronize": ("anymps::synchronize", Wait.SYNCHRONIZE),
+    "_accelerator_synchronizeDevice": ("anymps::synchronize", Wait.SYNCHRONIZE),
+    "_mps_emptyCache": ("anymps::empty_cache", Wait.EMPTY_CACHE),
+    "_accelerator_emptyCache": ("anymps::empty_cache", Wait.EMPTY_CACHE),
+}
+"""Functions that wait for all that was queued: their marks, and the kinds of wait."""
 
 
 @dataclass(slots=True)
@@ -74,21 +39,19 @@ class _Event:
 
 
 class Waits:
-    """The stand-ins of one recording."""
+    """The functions in the place of torch's while a recording runs."""
 
-    def __init__(self, tape: Tape, raised: Callable[[Exception], None]) -> None:
+    def __init__(self, tape: NativeCore, raised: Callable[[Exception], None]) -> None:
         """`raised` gets what a wait raised."""
         self._tape = tape
         self._raised = raised
-        self._stand_ins = StandIns()
+        self._undo: list[Undo] = []
         self._events: dict[int, _Event] = {}
 
     def install(self) -> None:
         """Start to watch."""
-        for name in _SYNCHRONIZE:
-            self._stand_ins.put(torch._C, name, self._synchronizing)
-        for name in _EMPTY_CACHE:
-            self._stand_ins.put(torch._C, name, self._emptying)
+        for name in _FOR_ALL:
+            self._replace(name, self._waiting_for_all(*_FOR_ALL[name]))
         for name, wrap in (
             ("_mps_acquireEvent", self._acquiring),
             ("_mps_releaseEvent", self._releasing),
@@ -97,25 +60,27 @@ class Waits:
             ("_mps_queryEvent", self._asking),
             ("_mps_elapsedTimeOfEvents", self._measuring),
         ):
-            self._stand_ins.put(torch._C, name, wrap)
+            self._replace(name, wrap)
 
     def remove(self) -> None:
         """Leave torch as it was."""
-        self._stand_ins.remove()
+        while self._undo:
+            self._undo.pop()()
 
-    def _synchronizing(self, call: Any) -> Callable[..., Any]:
-        def synchronize(*args: Any) -> Any:
-            self._wait("anymps::synchronize", Wait.SYNCHRONIZE, call, *args)
-            self._tape.host_waited(None)
+    def _replace(self, name: str, wrap: Callable[[Any], Callable[..., Any]]) -> None:
+        original = getattr(torch._C, name, None)
+        if original is not None:
+            self._undo.append(stand_in(torch._C, name, wrap(original)))
 
-        return synchronize
+    def _waiting_for_all(self, mark: str, kind: Wait) -> Callable[[Any], Callable[..., Any]]:
+        def watched(call: Any) -> Callable[..., Any]:
+            def wait(*args: Any) -> Any:
+                self._wait(mark, kind, call, *args)
+                self._tape.host_waited(None)
 
-    def _emptying(self, call: Any) -> Callable[..., Any]:
-        def empty_cache(*args: Any) -> Any:
-            self._wait("anymps::empty_cache", Wait.EMPTY_CACHE, call, *args)
-            self._tape.host_waited(None)
+            return wait
 
-        return empty_cache
+        return watched
 
     def _acquiring(self, call: Any) -> Callable[..., Any]:
         def acquire(timing: bool) -> Any:

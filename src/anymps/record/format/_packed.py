@@ -34,13 +34,15 @@ class Field(NamedTuple):
 class Packed:
     """Rows of one table as bytes, little endian and without gaps, filled up to `size`."""
 
-    def __init__(self, table: str, size: int, fields: tuple[Field, ...]) -> None:
+    def __init__(self, table: str, spool: str, size: int, fields: tuple[Field, ...]) -> None:
+        """`spool` is the table that holds them until they become rows."""
         columns = [field for field in fields if field.is_column]
         codes = "".join(field.code for field in fields)
         of_columns = "".join(
             field.code if field.is_column else f"{struct.calcsize(f'<{field.code}')}x" for field in fields
         )
         self.table = table
+        self.spool = spool
         self.size: Final = size
         self.format: Final = f"<{codes}{_filling(codes, size)}"
         self.columns: Final = tuple(field.name for field in columns)
@@ -58,6 +60,13 @@ class Packed:
                 if not least <= value <= most:
                     raise RecordingError(f"{name} {value} does not fit a recording: {least} to {most}") from None
             raise
+
+    def check(self, chunk: bytes) -> None:
+        """Raise RecordingError unless `chunk` is a whole number of rows."""
+        if len(chunk) % self.size:
+            raise RecordingError(
+                f"packed {self.table} come in multiples of {self.size} bytes, this chunk has {len(chunk)}"
+            )
 
     def iter_unpack(self, chunk: bytes) -> Iterator[tuple[Any, ...]]:
         """The rows of a chunk with all their fields."""
@@ -95,6 +104,7 @@ def _filling(codes: str, size: int) -> str:
 
 ENTRY: Final = Packed(
     "entries",
+    "spool",
     64,
     (
         Field("start_ns", "q", _MOMENT),
@@ -118,6 +128,7 @@ ENTRY: Final = Packed(
 
 ALLOCATION: Final = Packed(
     "allocations",
+    "allocation_spool",
     96,
     (
         Field("id", "Q", _WHOLE),

@@ -7,34 +7,17 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Mapping
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate
-from anymps.record.format._packed import ALLOCATION, ENTRY, Packed
+from anymps.record.format._packed import ALLOCATION, ENTRY
 
 SCHEMA_VERSION: Final = 3
 APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a database file is for
 
-# (id, name)
-OperatorRow = tuple[int, str]
-# (id, operator, fate, inputs, outputs, form): inputs and outputs are JSON lists of texts such as "float32[2, 3]";
-# "float32[...]" is of any size, where too many sizes have come up to keep. The form is the JSON object of a `Form`
-SignatureRow = tuple[int, int, int, str, str, str]
-# (id, path, type)
-ModuleRow = tuple[int, str, str]
-# (id, file, line, function, source, via, first, around, comments): the last three as in `_quote.Quote`
-SiteRow = tuple[int, str, int, str, str, str, int, str, str]
-# (id, entry, kind, error, message, site, origin, detail): entry 0 is filled in from the packed entries
-RefusalRow = tuple[int, int, str, str, str, int, int, Mapping[str, object]]
-# (step, start_ns, end_ns): end_ns None while the step runs
-StepRow = tuple[int, int, int | None]
-# (kind, key, site, start_ns, end_ns): `key` says which optimizer or module, 0 for the other kinds
-RoundRow = tuple[int, int, int, int, int]
-# (signature, module, site, phase, wait, direction, count, duration_ns, moved_bytes)
-TotalRow = tuple[int, int, int, int, int, int, int, int, int]
+Row = tuple[Any, ...]
+"""The values of a row, in the order of the table's columns."""
 
 TABLES: Final[dict[str, str]] = {
     "meta": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
@@ -65,6 +48,13 @@ TABLES: Final[dict[str, str]] = {
     "role INTEGER NOT NULL",
     "allocation_spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",
 }
+"""The columns of each table.
+
+Inputs and outputs of a signature are JSON lists of texts such as "float32[2, 3]"; "float32[...]" is of any size, where
+too many sizes have come up to keep. Its form is the JSON object of a `Form`. The last three columns of a site are as in
+a `Quote`. The `end_ns` of a step is NULL while it runs. The key of a round says which optimizer or module it is of, 0
+for the other kinds.
+"""
 
 # Conditions on an entry joined with its signature `s`. Copies within the device are kernels of the GPU too.
 ON_MPS: Final = f"(s.fate = {Fate.NATIVE:d} OR s.fate = {Fate.COPY:d} AND direction = {Direction.MPS_TO_MPS:d})"
@@ -94,42 +84,28 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '', 0, '', '')")
 
 
-def check_chunk(chunk: bytes, packed: Packed = ENTRY) -> None:
-    """Raise RecordingError unless `chunk` is a whole number of packed entries (or other packed rows)."""
-    if len(chunk) % packed.size:
-        raise RecordingError(f"packed entries come in multiples of {packed.size} bytes, this chunk has {len(chunk)}")
-
-
 def expand_spool(connection: sqlite3.Connection) -> None:
     """Turn the spooled chunks into `entries` rows, tell each refusal its entry, and empty the spool.
 
     The caller owns the transaction. Chunk by chunk, so that the space of one is used again for its rows.
     Raises RecordingError for a chunk that is cut short.
     """
-    for (identity,) in connection.execute("SELECT id FROM spool ORDER BY id").fetchall():
-        (chunk,) = connection.execute("SELECT chunk FROM spool WHERE id = ?", (identity,)).fetchone()
-        check_chunk(chunk)
-        connection.execute("DELETE FROM spool WHERE id = ?", (identity,))
-        (before,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM entries").fetchone()
-        connection.executemany(_insertion(ENTRY), ENTRY.iter_rows(chunk))
-        connection.executemany(
-            "UPDATE refusals SET entry = ? WHERE id = ?",
-            (
-                (before + place, refusal)
-                for place, refusal in enumerate(ENTRY.iter_field("refusal", chunk), start=1)
-                if refusal
-            ),
-        )
-    for (identity,) in connection.execute("SELECT id FROM allocation_spool ORDER BY id").fetchall():
-        (chunk,) = connection.execute("SELECT chunk FROM allocation_spool WHERE id = ?", (identity,)).fetchone()
-        check_chunk(chunk, ALLOCATION)
-        connection.execute("DELETE FROM allocation_spool WHERE id = ?", (identity,))
-        connection.executemany(_insertion(ALLOCATION), ALLOCATION.iter_rows(chunk))
-
-
-def _insertion(packed: Packed) -> str:
-    names = ", ".join(packed.columns)
-    return f"INSERT OR REPLACE INTO {packed.table} ({names}) VALUES ({', '.join('?' * len(packed.columns))})"
+    for packed in (ENTRY, ALLOCATION):
+        columns = ", ".join(packed.columns)
+        places = ", ".join("?" * len(packed.columns))
+        for (identity,) in connection.execute(f"SELECT id FROM {packed.spool} ORDER BY id").fetchall():
+            (chunk,) = connection.execute(f"SELECT chunk FROM {packed.spool} WHERE id = ?", (identity,)).fetchone()
+            packed.check(chunk)
+            connection.execute(f"DELETE FROM {packed.spool} WHERE id = ?", (identity,))
+            (before,) = connection.execute(f"SELECT COALESCE(MAX(id), 0) FROM {packed.table}").fetchone()
+            connection.executemany(
+                f"INSERT OR REPLACE INTO {packed.table} ({columns}) VALUES ({places})", packed.iter_rows(chunk)
+            )
+            if packed is ENTRY:
+                refusals = enumerate(ENTRY.iter_field("refusal", chunk), start=before + 1)
+                connection.executemany(
+                    "UPDATE refusals SET entry = ? WHERE id = ?", (numbers for numbers in refusals if numbers[1])
+                )
 
 
 def mattering(packed: bytes) -> bytes:

@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-from anymps.record.loop._cycles import Round, cycles
-from anymps.record.loop._rounds import Rounds
+from anymps.record.loop._rounds import Round, Rounds, cycles
