@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from anymps.cost import OperatorCall, WalkedStep, predict_operator, walk_step
 from anymps.findings import Story
 from anymps.forecast import _forecast, forecast, timeline_of
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
-from anymps.report import render_terminal, report_pieces
+from anymps.report import compare, diff_document, render_summary, render_terminal, report_pieces
+from anymps.report import rendered as as_form
 from anymps.report._timeline import timeline_drawing
 from anymps.report._timeline_on_mac import step_bar
 from recordings import META
@@ -22,16 +24,28 @@ ONE = predict_operator(OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,)), parse_ma
 VALUE = "float32[]"
 
 
-def recording(products: int = 20, *, reads: bool = True, fallback: bool = False, **meta: object) -> Recording:
-    """Three steps of products, with a read of a value at their end, or a fallback in their middle."""
+LOSS = "total += loss.item()"
+
+
+def recording(
+    products: int = 20,
+    *,
+    reads: bool = True,
+    fallback: bool = False,
+    line: str = LOSS,
+    side: str = SIDE,
+    **meta: object,
+) -> Recording:
+    """Three steps of products, with a `line` at their end that reads a value, or a fallback in their middle."""
     builder = RecordingBuilder(meta={**META, **meta})
-    site = builder.site("train.py", 12, "main", "total += loss.item()")
+    site = builder.site("train.py", 12, "main", line)
+    backward = builder.site("train.py", 11, "main", "err_d[0].backward()")
     for step in range(3):
         start = step * 1_000_000
         for number in range(products):
             builder.entry(
                 "aten::mm", start_ns=start + number * 1000, duration_ns=500, phase=Phase.FORWARD,
-                inputs=(SIDE, SIDE), outputs=(SIDE,), fate=Fate.NATIVE,
+                inputs=(side, side), outputs=(side,), fate=Fate.NATIVE, site=backward,
             )  # fmt: skip
             if fallback and number == products // 2:
                 builder.entry(
@@ -73,6 +87,31 @@ def test_the_tracks_of_a_step_on_the_mac() -> None:
     assert line.length == pytest.approx(found.time.seconds)
 
 
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        (LOSS, "loss read"),
+        ("print(err_d[0].item())", "loss read"),
+        ("right += (scores.argmax() == label).sum().item()", "value read"),
+        ("err = scores.mean().item()", "value read"),
+    ],
+)
+def test_only_a_loss_is_called_one(line: str, word: str) -> None:
+    """Each text and drawing calls a read of another value a value read."""
+    story = Story.of(recording(2, line=line, side="float32[64, 64]"))
+    other = {"loss read", "value read"} - {word}
+    forms = [*(rendered(story, form) for form in ("terminal", "html")), render_summary(story, [])]
+    forms.append("".join(as_form(diff_document(compare(story, story, [], [])), "terminal")))
+    for shown in forms:
+        assert word in shown
+        assert not other & set(re.findall(r"\w+ read\b", shown))
+
+
+def rendered(story: Story, form: str) -> str:
+    """The whole report."""
+    return "".join(report_pieces(form, story, []))
+
+
 def test_a_host_that_runs_ahead_begins_before_the_gpu_is_done() -> None:
     """Without a wait the GPU still works for the step before when the host begins the next."""
     found = forecast(recording(reads=False))
@@ -105,7 +144,7 @@ def test_spans_are_no_finer_than_asked_for() -> None:
 def test_labels_name_a_table_where_there_is_one() -> None:
     """The bar of a step has none: its label is all."""
     story = Story.of(recording())
-    drawing, bar = timeline_drawing(story), step_bar(story.timed)
+    drawing, bar = timeline_drawing(story), step_bar(story)
     assert drawing is not None
     assert bar is not None
     assert drawing["label"] == f"Tracks over time. {drawing['sentence']} The table below has the same numbers."

@@ -9,6 +9,7 @@ from anymps._text import step_name
 from anymps.findings import Story
 from anymps.record import Holding, Moment, Phase
 from anymps.report import _text as text
+from anymps.report._predicted import phase_words
 from anymps.report.document import Block, Column, Drawing, Prose, Section, Table
 
 MOST_LINES: Final = 3
@@ -64,7 +65,7 @@ def beyond(peak: Moment) -> tuple[tuple[str, ...], ...]:
 
 def _sentences(story: Story, peak: Moment) -> list[str]:
     limits = story.memory_limits
-    when = step_name(peak.step) + (f", {peak.phase.label}" if peak.phase is not Phase.OTHER else "")
+    when = step_name(peak.step) + (f", {phase_words(story)[peak.phase]}" if peak.phase is not Phase.OTHER else "")
     first = f"Peak {text.size(peak.allocated) or '0'} in tensors ({when})"
     if limits is not None:
         share = text.percent(peak.allocated, limits.working_set)

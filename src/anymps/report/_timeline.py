@@ -24,7 +24,7 @@ def timeline_drawing(story: Story) -> dict[str, Any] | None:
     if line is None or queues is None or line.step.end_ns is None or line.step.end_ns <= line.step.start_ns:
         return None
     if story.timed is not None and not story.run.on_mac:
-        return timeline_on_mac(story.timed, story.run.directory)
+        return timeline_on_mac(story, story.timed)
     start, length, directory = line.step.start_ns, line.step.end_ns - line.step.start_ns, story.run.directory
     hurting = story.in_typical(place for place in story.waits if place.hurts)
     caption = (

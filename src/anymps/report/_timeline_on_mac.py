@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from anymps.cost import StepBound
-from anymps.findings import numbered
+from anymps.findings import Story, numbered
 from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of
+from anymps.record import Phase
 from anymps.report import _text as text
 from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
-from anymps.report._predicted import mac_seconds
+from anymps.report._predicted import mac_seconds, phase_words
 
 # What the host does, by how it looks and what it is called; in the order of the legend.
 _HOST: Final[dict[StepBound, tuple[str, str]]] = {
@@ -23,9 +24,9 @@ _HOST: Final[dict[StepBound, tuple[str, str]]] = {
 }
 
 
-def timeline_on_mac(found: Forecast, directory: str) -> dict[str, Any]:
+def timeline_on_mac(story: Story, found: Forecast) -> dict[str, Any]:
     """The predicted step on its tracks."""
-    line = timeline_of(found)
+    line, directory, words = timeline_of(found), story.run.directory, phase_words(story)
     length = 1e9 * line.length
 
     def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
@@ -34,7 +35,7 @@ def timeline_on_mac(found: Forecast, directory: str) -> dict[str, Any]:
     still = "the step before: the GPU still works for it"
     before = [span(0, 1e9 * line.before, length, "the step before", "before", title=still)] if line.before else []
     lanes = (
-        lane("parts", "host: phases of the step", _phases(line, length)),
+        lane("parts", "host: phases of the step", _phases(line, length, words)),
         lane("parts", "host: what it does", [_doing(busy, length) for busy in line.host]),
         lane(
             "bars",
@@ -54,19 +55,20 @@ def timeline_on_mac(found: Forecast, directory: str) -> dict[str, Any]:
         ),
     )
     legend = [look for what, look in _HOST.items() if any(busy.what == what for busy in line.host)]
-    rows = list(_rows(line, directory))
+    rows = list(_rows(line, directory, words))
     return drawing(lanes, length, _sentence(found, line), _caption(found, line), rows, legend)
 
 
-def step_bar(found: Forecast | None) -> dict[str, Any] | None:
+def step_bar(story: Story) -> dict[str, Any] | None:
     """The predicted step as one bar of its phases; None where no time can be predicted."""
-    seconds = mac_seconds(found)
+    found = story.timed
+    seconds, names = mac_seconds(found), phase_words(story)
     length = sum(seconds.values())
     if found is None or not length:
         return None
     spans, start = [], 0.0
     for phase in seconds:
-        words = f"{phase.label} {text.percent(seconds[phase], length)}"
+        words = f"{names[phase]} {text.percent(seconds[phase], length)}"
         if seconds[phase]:
             spans.append(span(1e9 * start, 1e9 * seconds[phase], 1e9 * length, words, f"phase p{int(phase)}"))
         start += seconds[phase]
@@ -97,9 +99,9 @@ def _caption(found: Forecast, line: PredictedTimeline) -> str:
     )
 
 
-def _phases(line: PredictedTimeline, length: float) -> list[dict[str, Any]]:
+def _phases(line: PredictedTimeline, length: float, words: Mapping[Phase, str]) -> list[dict[str, Any]]:
     return [
-        span(1e9 * start, 1e9 * (end - start), length, phase.label, f"phase p{int(phase)}")
+        span(1e9 * start, 1e9 * (end - start), length, words[phase], f"phase p{int(phase)}")
         for phase, start, end in line.phases
     ]
 
@@ -130,10 +132,10 @@ def _queue(line: PredictedTimeline) -> list[dict[str, str]]:
     return [{"path": f"M0 24{''.join(points)}L{last} 24Z", "title": title}] if points else []
 
 
-def _rows(line: PredictedTimeline, directory: str) -> Iterator[dict[str, str]]:
+def _rows(line: PredictedTimeline, directory: str, words: Mapping[Phase, str]) -> Iterator[dict[str, str]]:
     """Phases, fallbacks and waits in the order of time."""
     rows = [
-        *((start, end, "host", phase.label, "", 1) for phase, start, end in line.phases),
+        *((start, end, "host", words[phase], "", 1) for phase, start, end in line.phases),
         *(
             (fallback.start, fallback.end, "CPU", fallback.operator, _where(fallback.place, directory), fallback.calls)
             for fallback in line.fallbacks

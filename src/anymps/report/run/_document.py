@@ -102,7 +102,7 @@ def _sections(
 ) -> Iterator[Section]:
     page = Form.PAGE in forms
     timed = page and not story.judge(findings).stops
-    if timed and (bar := step_bar(story.timed)) is not None:
+    if timed and (bar := step_bar(story)) is not None:
         drawn = Drawing("timeline_drawing", bar)
         yield Section("time", "Where the time goes on the Mac", (drawn,), nav="Time", folded=False)
     if notes:
