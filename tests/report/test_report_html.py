@@ -172,30 +172,3 @@ def test_page_of_a_large_recording_has_an_end() -> None:
     assert len(text) < 200_000
     assert "101 more operators with 101 calls." in text
     assert "100 more lines, each with fewer calls." in text
-
-
-@pytest.mark.parametrize(
-    ("milliseconds", "heights", "sentence"),
-    [
-        ([10, 20, 10, 10], [44, 88, 44, 44], "4 steps, 0 waits in each."),
-        ([900, 20, 10, 10], [88, 88, 44, 44], "4 steps, 0 waits in each. The first took 900 ms and is cut off."),
-        ([10, 10, 900, 10], [22, 22, 88, 22], "4 steps, 0 waits in each. Step 3 took 900 ms and is cut off."),
-        (
-            [900, 10, 10, 800, 10], [88, 22, 22, 88, 22],
-            "5 steps, 0 waits in each. 2 steps, the first among them, took longer than 40.0 ms, up to 900 ms, and are "
-            "cut off.",
-        ),
-    ],
-)  # fmt: skip
-def test_a_slow_step_does_not_flatten_the_others(milliseconds: list[int], heights: list[int], sentence: str) -> None:
-    """A bar is at most four times as tall as the ordinary one; the page says which steps were longer."""
-    builder = RecordingBuilder(meta={"directory": "/p"})
-    end = 0
-    for length in milliseconds:
-        builder.entry("aten::relu", start_ns=end, duration_ns=1)
-        end += 1_000_000 * length
-        builder.end_step(end)
-    shown = page(builder.close())
-    bars = [attrs for tag, attrs in shown.tags if tag == "rect" and attrs.get("class") in ("bar", "bar cut")]
-    assert [float(str(bar["height"])) for bar in bars] == heights
-    assert sentence in shown.text

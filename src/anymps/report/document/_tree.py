@@ -219,7 +219,6 @@ class Drawing:
     kind: str
     data: Mapping[str, Any]
     title: str = ""
-    sentence: str = ""
     forms: Form = Form.PAGE
 
 

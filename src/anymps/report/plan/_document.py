@@ -8,8 +8,7 @@ from typing import Any, Final
 from anymps.plan import Measured, Plan, Verdict
 from anymps.record import Moment
 from anymps.report import _text as text
-from anymps.report._drawings import memory_drawing
-from anymps.report._memory import beyond
+from anymps.report._memory import beyond, memory_drawing
 from anymps.report.document import (
     Block,
     Change,

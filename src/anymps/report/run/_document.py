@@ -9,7 +9,6 @@ from typing import Any, Final
 from anymps.findings import Finding, Story
 from anymps.record import Meta, OperatorUse
 from anymps.report import _text as text
-from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory import memory_section
 from anymps.report._notes import note, state_of
 from anymps.report._predicted import mac_times, predicted_sentence
@@ -108,10 +107,10 @@ def _sections(
     if notes:
         yield _findings(notes)
     if timed:
-        yield from _timeline(timeline_drawing(story), runs_drawing(story.step_sums, on_mac=story.run.on_mac))
+        yield from _timeline(timeline_drawing(story))
     yield from step_section(story)
     yield from waits_section(story, findings)
-    yield from memory_section(story, memory_drawing(story.memory) if page else None)
+    yield from memory_section(story, page=page)
     if page:
         yield from _operators(story.operators)
     yield lines_section(story)
@@ -179,7 +178,7 @@ def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, s
     yield f"its waits{of_these}", text.count(share.waits) or "0"
 
 
-def _timeline(timeline: Mapping[str, Any] | None, runs: Mapping[str, Any] | None) -> Iterator[Section]:
+def _timeline(timeline: Mapping[str, Any] | None) -> Iterator[Section]:
     if timeline is None:
         return
     columns = (
@@ -200,10 +199,8 @@ def _timeline(timeline: Mapping[str, Any] | None, runs: Mapping[str, Any] | None
         head=3,
         fold="The same as a table",
     )
-    blocks: list[Block] = [Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table]
-    if runs is not None:
-        blocks.append(Drawing("runs_drawing", runs, title="Every step of the run", sentence=runs["sentence"]))
-    yield Section("timeline", "Timeline of host and device", tuple(blocks), "Timeline", folded=False, forms=Form.PAGE)
+    blocks = (Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table)
+    yield Section("timeline", "Timeline of host and device", blocks, "Timeline", folded=False, forms=Form.PAGE)
 
 
 def _findings(notes: Sequence[Note]) -> Section:
