@@ -1,132 +1,162 @@
-"""The timeline of the typical step on this machine: its calls, and how far the queue would reach."""
+"""The timeline of the typical step as the Mac of the recording would take it: two clocks, the host's and the GPU's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from anymps._text import step_name
-from anymps.findings import Story
-from anymps.record import Span, StepQueues, StepTimeline
+from anymps.cost import StepBound
+from anymps.findings import Story, numbered
+from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of
+from anymps.record import Phase
 from anymps.report import _text as text
 from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
-from anymps.report._timeline_on_mac import timeline_on_mac
+from anymps.report._predicted import mac_seconds, phase_words
 
-_MOST_RAMPS: Final = 500
+# What the host does, by how it looks and what it is called; in the order of the legend.
+_HOST: Final[dict[StepBound, tuple[str, str]]] = {
+    "launch": ("launch", "launches operators"),
+    "host code": ("program", "runs the program's own code"),
+    "copies": ("carry", "copies"),
+    "CPU fallback": ("fallback", "computes what fell back"),
+    "loading": ("load", "loads data"),
+    "waits": ("stand", "waits for the GPU"),
+}
 
 
 def timeline_drawing(story: Story) -> dict[str, Any] | None:
-    """The typical step on its tracks; None if there is no complete step.
-
-    Of a virtual device in the time of the Mac that it plays where that is predicted, else in that of this machine.
-    """
-    line, queues = story.timeline, story.queues
-    if line is None or queues is None or line.step.end_ns is None or line.step.end_ns <= line.step.start_ns:
+    """The predicted step on its tracks; None where no time can be predicted, and of a run on a Mac."""
+    found = story.timed
+    if found is None or story.run.on_mac:
         return None
-    if story.timed is not None and not story.run.on_mac:
-        return timeline_on_mac(story, story.timed)
-    start, length, directory = line.step.start_ns, line.step.end_ns - line.step.start_ns, story.run.directory
-    hurting = story.in_typical(place for place in story.waits if place.hurts)
-    caption = (
-        "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
-        "until the queue is empty."
-        if not story.run.on_mac
-        else "Times of the host."
-    )
-    return drawing(
-        _lanes(line, queues, start, length, directory),
-        length,
-        _sentence(line, hurting, length),
-        f"{caption} Calls closer than a thousandth of the step are drawn as one.",
-        list(_rows(line, start, directory)),
-    )
+    line, directory, words = timeline_of(found), story.run.directory, phase_words(story)
+    length = 1e9 * line.length
 
+    def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
+        return [_span(part, length, name or part.operator, look, directory) for part in of]
 
-def _sentence(line: StepTimeline, hurting: int, length: int) -> str:
-    """How long the step is, and how often it waits and leaves the device."""
-    waits = sum(wait.count for wait in line.waits)
-    on_cpu = sum(fallback.count for fallback in line.on_cpu)
-    which = step_name(line.step.step).capitalize()
-    sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
-    if hurting:
-        hurt = "hurts" if hurting == 1 else "hurt"
-        sentence += f" that {hurt}" if hurting == waits else f" ({hurting:,} that {hurt})"
-    return sentence + (f", {text.plural(on_cpu, 'operator call')} on the CPU." if on_cpu else ".")
-
-
-def _lanes(
-    line: StepTimeline, queues: StepQueues, start: int, length: int, directory: str
-) -> tuple[dict[str, Any], ...]:
-    def spans(of: Sequence[Span], name: Callable[[Span], str], look: Callable[[Span], str]) -> list[dict[str, Any]]:
-        return [
-            span(
-                part.start_ns - start,
-                part.end_ns - part.start_ns,
-                length,
-                name(part),
-                look(part),
-                *calls_words(part.count),
-                *_where(part, directory),
-            )
-            for part in of
-        ]
-
-    longest = max((wait.operators for wait in queues.waits), default=0)
-    ramps = _queue(queues, directory)
-    return (
-        lane(
-            "parts",
-            "host: phases of the step",
-            spans(line.phases, lambda part: part.phase.label, lambda part: f"phase p{int(part.phase)}"),
-        ),
-        lane("bars", "device: MPS kernels", spans(line.on_mps, lambda _: "MPS kernels", lambda _: "mps")),
+    still = "the step before: the GPU still works for it"
+    before = [span(0, 1e9 * line.before, length, "the step before", "before", title=still)] if line.before else []
+    lanes = (
+        lane("parts", "host: phases of the step", _phases(line, length, words)),
+        lane("parts", "host: what it does", [_doing(busy, length) for busy in line.host]),
         lane(
             "bars",
-            f"CPU: operators that fell back{'' if line.on_cpu else ' (none)'}",
-            spans(line.on_cpu, lambda fallback: fallback.operator, lambda _: "fallback"),
+            f"GPU: kernels{' (pale: of the step before)' if before else ''}",
+            [*before, *spans(line.device, "mps", "kernels")],
         ),
-        lane("queue", f"queue: operators since the last wait{f', at most {longest:,}' if ramps else ' (none)'}", ramps),
+        lane(
+            "bars",
+            f"CPU: operators that fell back{'' if line.fallbacks else ' (none)'}",
+            spans(line.fallbacks, "fallback"),
+        ),
+        lane("queue", f"queue: calls that the GPU has yet to do, at most {line.deepest:,}", _queue(line)),
         lane(
             "waits",
-            f"host waits for the device{'' if line.waits else ' (never)'}",
-            spans(line.waits, lambda wait: wait.wait.label, lambda _: "wait"),
+            f"host waits for the GPU{'' if line.waits else ' (never)'}",
+            [_span(wait, length, _wait_name(wait.place), "wait", directory) for wait in line.waits],
         ),
+    )
+    legend = [look for what, look in _HOST.items() if any(busy.what == what for busy in line.host)]
+    rows = list(_rows(line, directory, words))
+    return drawing(lanes, length, _sentence(found, line), _caption(found, line), rows, legend)
+
+
+def step_bar(story: Story) -> dict[str, Any] | None:
+    """The predicted step as one bar of its phases; None where no time can be predicted."""
+    found = story.timed
+    seconds, names = mac_seconds(found), phase_words(story)
+    length = sum(seconds.values())
+    if found is None or not length:
+        return None
+    spans, start = [], 0.0
+    for phase in seconds:
+        words = f"{names[phase]} {text.percent(seconds[phase], length)}"
+        if seconds[phase]:
+            spans.append(span(1e9 * start, 1e9 * seconds[phase], 1e9 * length, words, f"phase p{int(phase)}"))
+        start += seconds[phase]
+    told = ", ".join(str(part["name"]) for part in spans)
+    sentence = f"A step on an {found.mac.name}, predicted: {told}."
+    return drawing([lane("parts", "phases of the step", spans)], 1e9 * length, sentence, sentence, ())
+
+
+def _sentence(found: Forecast, line: PredictedTimeline) -> str:
+    waits = sum(wait.calls for wait in line.waits)
+    on_cpu = sum(fallback.calls for fallback in line.fallbacks)
+    fell_back = f", {text.plural(on_cpu, 'operator call')} on the CPU" if on_cpu else ""
+    return (
+        f"A typical step on an {found.mac.name}, predicted: {text.duration(1e9 * found.time.seconds)}, bound by "
+        f"{found.bound}. {text.plural(waits, 'wait')}{fell_back}."
     )
 
 
-def _queue(queues: StepQueues, directory: str) -> list[dict[str, str]]:
-    """A ramp for each wait, from the wait before it, as high as its queue; the longest where there are very many."""
-    start, length = queues.step.start_ns, (queues.step.end_ns or 0) - queues.step.start_ns
-    filled = [wait for wait in queues.waits if wait.operators]
-    longest = sorted(filled, key=lambda wait: -wait.operators)[:_MOST_RAMPS]
-    ramps = []
-    for wait in sorted(longest, key=lambda queued: queued.start_ns):
-        since, until = (round_(min(1000 * (time - start) / length, 1000)) for time in (wait.queued_ns, wait.start_ns))
-        top = round_(24 - 23 * wait.operators / longest[0].operators)
-        title = (
-            f"{text.plural(wait.operators, 'operator')} queued since the wait before: "
-            f"{text.duration(wait.host_ns) or '0'} of the host, {text.duration(wait.work_ns) or '0'} of work, then "
-            f"{wait.wait.label} at {text.place(wait.site, directory)}"
-        )
-        ramps.append({"path": f"M{since} 24L{until} {top}V24Z", "title": title})
-    return ramps
+def _caption(found: Forecast, line: PredictedTimeline) -> str:
+    earlier = (
+        " The host begins while the GPU still works for the step before, so both ends overlap with other steps."
+        if line.before
+        else ""
+    )
+    return (
+        f"Times are predicted for the {found.mac.name}, not measured here.{earlier} "
+        "Calls closer than a thousandth of the step are drawn as one."
+    )
 
 
-def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, str]]:
+def _phases(line: PredictedTimeline, length: float, words: Mapping[Phase, str]) -> list[dict[str, Any]]:
+    return [
+        span(1e9 * start, 1e9 * (end - start), length, words[phase], f"phase p{int(phase)}")
+        for phase, start, end in line.phases
+    ]
+
+
+def _doing(busy: BusySpan, length: float) -> dict[str, Any]:
+    look, name = _HOST.get(busy.what, ("program", bound_words(busy.what)))
+    words = calls_words(busy.calls) if busy.what == "launch" else []
+    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, f"does {look}", *words)
+
+
+def _span(busy: BusySpan, length: float, name: str, look: str, directory: str) -> dict[str, Any]:
+    words = calls_words(busy.calls)
+    if look == "mps":
+        words += [f"most often {text.clean(busy.operator)}" if busy.calls > 1 else text.clean(busy.operator)]
+        words.append(f"bound by {bound_words(busy.what)}")
+    if busy.place is not None:
+        words.append(_where(busy.place, directory))
+    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, look, *words)
+
+
+def _queue(line: PredictedTimeline) -> list[dict[str, str]]:
+    """One outline of how many calls the GPU has yet to do."""
+    points = [
+        f"L{round_(1000 * at / line.length)} {round_(24 - 23 * depth / line.deepest)}" for at, depth in line.queue
+    ]
+    title = f"the GPU is at most {text.plural(line.deepest, 'call')} behind the host"
+    last = round_(1000 * line.queue[-1][0] / line.length) if line.queue else 0
+    return [{"path": f"M0 24{''.join(points)}L{last} 24Z", "title": title}] if points else []
+
+
+def _rows(line: PredictedTimeline, directory: str, words: Mapping[Phase, str]) -> Iterator[dict[str, str]]:
     """Phases, fallbacks and waits in the order of time."""
     rows = [
-        *((part, "host", part.phase.label, "") for part in line.phases),
+        *((start, end, "host", words[phase], "", 1) for phase, start, end in line.phases),
         *(
-            (fallback, "CPU", text.clean(fallback.operator), text.place(fallback.site, directory))
-            for fallback in line.on_cpu
+            (fallback.start, fallback.end, "CPU", fallback.operator, _where(fallback.place, directory), fallback.calls)
+            for fallback in line.fallbacks
         ),
-        *((wait, "wait", wait.wait.label, text.place(wait.site, directory)) for wait in line.waits),
+        *(
+            (wait.start, wait.end, "wait", _wait_name(wait.place), _where(wait.place, directory), wait.calls)
+            for wait in line.waits
+        ),
     ]
-    for timed, track, what, where in sorted(rows, key=lambda entry: entry[0].start_ns):
-        calls = 1 if track == "host" else timed.count
-        yield row(timed.start_ns - start, timed.end_ns - timed.start_ns, track, what, where, calls)
+    for start, end, track, what, where, calls in sorted(rows, key=lambda entry: entry[0]):
+        yield row(1e9 * start, 1e9 * (end - start), track, text.clean(what), where, calls)
 
 
-def _where(timed: Span, directory: str) -> list[str]:
-    """The line of a span; of several calls at once, which may have several, only that of waits."""
-    return [text.place(timed.site, directory)] if timed.site.known and (timed.wait or timed.count == 1) else []
+def _wait_name(place: Place | None) -> str:
+    return place.wait.label if place is not None else "wait"
+
+
+def _where(place: Place | None, directory: str) -> str:
+    if place is None or not place.file:
+        return "an unknown line"
+    return numbered(text.module(place.file, directory), place.line)

@@ -13,8 +13,7 @@ from anymps.report._memory import memory_section
 from anymps.report._notes import note, state_of
 from anymps.report._predicted import mac_times, predicted_sentence
 from anymps.report._step import is_idle, step_section, total
-from anymps.report._timeline import timeline_drawing
-from anymps.report._timeline_on_mac import step_bar
+from anymps.report._timeline import step_bar, timeline_drawing
 from anymps.report._words import (
     cost,
     environment,
