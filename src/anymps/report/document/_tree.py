@@ -218,7 +218,6 @@ class Drawing:
 
     kind: str
     data: Mapping[str, Any]
-    title: str = ""
     forms: Form = Form.PAGE
 
 
