@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from anymps.forecast import _forecast, forecast, timeline_of
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import compare, diff_document, render_summary, render_terminal, report_pieces
 from anymps.report import rendered as as_form
-from anymps.report._timeline import step_bar, timeline_drawing
+from anymps.report._timeline import time_section, timeline_section
+from anymps.report.document import Drawing, Prose, Table
 from recordings import META
 
 SIDE = "float32[2048, 2048]"
@@ -61,10 +63,17 @@ def recording(
     return builder.close()
 
 
+def drawn(made: Recording) -> tuple[str, Mapping[str, Any], Table]:
+    """The sentence, the drawing and the table of the timeline."""
+    (section,) = timeline_section(Story.of(made))
+    prose, drawing, table = section.blocks
+    assert isinstance(prose, Prose) and isinstance(drawing, Drawing) and isinstance(table, Table)
+    return prose.sentences[0], drawing.data, table
+
+
 def lanes(made: Recording) -> dict[str, list[dict[str, Any]]]:
     """The spans of each lane of the drawing, by the first word of its title and what follows up to a bracket."""
-    drawing = timeline_drawing(Story.of(made))
-    assert drawing is not None
+    _, drawing, _ = drawn(made)
     return {lane["title"].partition(" (")[0].partition(",")[0]: lane["spans"] for lane in drawing["lanes"]}
 
 
@@ -142,21 +151,20 @@ def test_spans_are_no_finer_than_asked_for() -> None:
 
 def test_labels_name_a_table_where_there_is_one() -> None:
     """The bar of a step has none: its label is all."""
-    story = Story.of(recording())
-    drawing, bar = timeline_drawing(story), step_bar(story)
-    assert drawing is not None
-    assert bar is not None
-    assert drawing["label"] == f"Tracks over time. {drawing['sentence']} The table below has the same numbers."
-    assert bar["label"] == f"Tracks over time. {bar['sentence']}"
+    sentence, drawing, _ = drawn(recording())
+    (section,) = time_section(Story.of(recording()))
+    (bar,) = section.blocks
+    assert isinstance(bar, Drawing)
+    assert drawing["label"] == f"Tracks over time. {sentence} The table below has the same numbers."
+    assert bar.data["label"] == f"Tracks over time. {bar.data['caption']}"
 
 
 def test_the_page_draws_the_step_on_the_mac() -> None:
     """Its sentence, its lanes, its legend and its caption say whose time it is."""
     made = recording()
-    drawing = timeline_drawing(Story.of(made))
-    assert drawing is not None
+    sentence, drawing, table = drawn(made)
     seconds = forecast(made).time.seconds
-    assert drawing["sentence"] == (
+    assert sentence == (
         f"A typical step on an M3 Pro 18GB, predicted: {1e3 * seconds:.1f} ms, bound by compute. 1 wait."
     )
     assert drawing["caption"] == (
@@ -176,7 +184,7 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
         "runs the program's own code",
         "waits for the GPU",
     ]
-    assert [(row["track"], row["what"], row["where"]) for row in drawing["table"]] == [
+    assert [row[2:] for row in table.rows] == [
         ("host", "forward", ""),
         ("host", "loss read", ""),
         ("wait", "item", "train.py:12"),
@@ -194,7 +202,7 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
 def test_no_timeline_without_a_prediction_and_on_a_mac(meta: dict[str, object]) -> None:
     """Of a Mac without data nothing is predicted; what a Mac itself took is no prediction."""
     story = Story.of(recording(**meta))
-    assert timeline_drawing(story) is None
+    assert list(timeline_section(story)) == []
     assert 'id="timeline"' not in rendered(story, "html")
     assert "host idle" not in rendered(story, "terminal")
 

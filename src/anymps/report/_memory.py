@@ -9,7 +9,6 @@ from anymps._text import step_name
 from anymps.findings import Story
 from anymps.record import Category, Holding, MemoryStory, Moment, Phase, Sample
 from anymps.report import _text as text
-from anymps.report._lanes import TICKS, round_
 from anymps.report._predicted import phase_words
 from anymps.report.document import Block, Column, Drawing, Prose, Section, Table
 
@@ -17,6 +16,7 @@ MOST_LINES: Final = 3
 _MUCH: Final = 0.1  # of the peak: as much rounding as needs a word; of the working set: as much memory as needs a table
 _LITTLE: Final = 1 << 20  # bytes: less matters to nobody
 
+_TICKS: Final = 5  # parts of an axis at most
 _TICKS_APART: Final = 0.16  # of the width: a label on a phone
 _POINTS: Final = 400  # of the curve
 
@@ -124,8 +124,8 @@ def memory_drawing(story: MemoryStory) -> dict[str, Any] | None:
         "bands": bands,
         "driver": driver,
         "peak": {
-            "at": round_(100 * across[at]),
-            "top": round_(20 + 140 - 138 * peak / highest),
+            "at": round(100 * across[at], 3),
+            "top": round(20 + 140 - 138 * peak / highest, 3),
             "name": f"peak {text.size(peak)}, {step}",
             "anchor": "end" if across[at] > 0.5 else "start",
             "shift": -8 if across[at] > 0.5 else 8,
@@ -137,12 +137,12 @@ def _step_ticks(samples: Sequence[Sample], across: Sequence[float]) -> list[dict
     first: dict[int, float] = {}
     for sample, at in zip(samples, across, strict=True):
         first.setdefault(sample.step, at)
-    every = -(-len(first) // TICKS)
+    every = -(-len(first) // _TICKS)
     ticks: list[dict[str, Any]] = []
     last = -1.0
     for step, at in list(first.items())[::every]:
         if at - last >= _TICKS_APART:
-            ticks.append({"at": round_(100 * at), "label": step_name(step)})
+            ticks.append({"at": round(100 * at, 3), "label": step_name(step)})
             last = at
     return ticks
 
@@ -154,7 +154,9 @@ def _stacked(samples: Sequence[Sample], across: Sequence[float], highest: int) -
     """
 
     def points(values: Iterable[int]) -> list[str]:
-        return [f"{round_(1000 * x)} {round_(140 - 138 * y / highest)}" for x, y in zip(across, values, strict=True)]
+        return [
+            f"{round(1000 * x, 3)} {round(140 - 138 * y / highest, 3)}" for x, y in zip(across, values, strict=True)
+        ]
 
     bands = []
     below = [0] * len(samples)

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from anymps.plan import Choice, Own, Row
 from anymps.report import _text as text
-from anymps.report._lanes import round_
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
 
@@ -32,7 +31,7 @@ def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
                 "top": _FIRST_ROW + _ROW * place,
                 "name": f"{outcome.mac.name}: {words.verdict(outcome)}",
                 "verdict": outcome.verdict.value,
-                "width": round_(min(100.0, 100 * share / _WIDEST)),
+                "width": round(min(100.0, 100 * share / _WIDEST), 3),
                 "cut": share > _WIDEST,
                 "title": f"{outcome.mac.name}: needs {needs}",
             }
@@ -43,9 +42,9 @@ def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
         "lines": [
-            {"at": round_(100 / _WIDEST), "kind": "working", "name": "working set"},
-            {"at": round_(100 * words.LOW / _WIDEST), "kind": "low", "name": f"{words.LOW:g}×"},
-            {"at": round_(100 * words.HIGH / _WIDEST), "kind": "limit", "name": f"{words.HIGH:g}×"},
+            {"at": round(100 / _WIDEST, 3), "kind": "working", "name": "working set"},
+            {"at": round(100 * words.LOW / _WIDEST, 3), "kind": "low", "name": f"{words.LOW:g}×"},
+            {"at": round(100 * words.HIGH / _WIDEST, 3), "kind": "limit", "name": f"{words.HIGH:g}×"},
         ],
         "low": f"{words.LOW:g}",
         "high": f"{words.HIGH:g}",
@@ -64,7 +63,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
     if not widest:
         return None
     for place, (choice, value) in enumerate(zip(choices, values, strict=True)):
-        low, at, high = (round_(100 * part / widest) for part in value or (0.0, 0.0, 0.0))
+        low, at, high = (round(100 * part / widest, 3) for part in value or (0.0, 0.0, 0.0))
         rows.append(
             {
                 "top": _FIRST_ROW + _ROW * place,
@@ -72,7 +71,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
                 "verdict": choice.verdict.value,
                 "timed": value is not None,
                 "low": low,
-                "width": round_(high - low),
+                "width": round(high - low, 3),
                 "at": at,
             }
         )
@@ -86,7 +85,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
         "what": what,
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
-        "ticks": [{"at": round_(100 * tick / widest), "name": f"{tick:,g}{unit}"} for tick in _ticks(widest)],
+        "ticks": [{"at": round(100 * tick / widest, 3), "name": f"{tick:,g}{unit}"} for tick in _ticks(widest)],
     }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from anymps.findings import Finding, Story
 from anymps.record import Meta, OperatorUse
@@ -13,7 +13,7 @@ from anymps.report._memory import memory_section
 from anymps.report._notes import note, state_of
 from anymps.report._predicted import mac_times, predicted_sentence
 from anymps.report._step import is_idle, step_section, total
-from anymps.report._timeline import step_bar, timeline_drawing
+from anymps.report._timeline import time_section, timeline_section
 from anymps.report._words import (
     cost,
     environment,
@@ -29,7 +29,6 @@ from anymps.report.document import (
     Cell,
     Column,
     Document,
-    Drawing,
     Facts,
     Form,
     Items,
@@ -100,13 +99,12 @@ def _sections(
 ) -> Iterator[Section]:
     page = Form.PAGE in forms
     timed = page and not story.judge(findings).stops
-    if timed and (bar := step_bar(story)) is not None:
-        drawn = Drawing("timeline_drawing", bar)
-        yield Section("time", "Where the time goes on the Mac", (drawn,), nav="Time", folded=False)
+    if timed:
+        yield from time_section(story)
     if notes:
         yield _findings(notes)
     if timed:
-        yield from _timeline(timeline_drawing(story))
+        yield from timeline_section(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
     yield from memory_section(story, page=page)
@@ -175,31 +173,6 @@ def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, s
     yield "its operators on mps", text.count(share.on_mps) or "0"
     yield "its operators on CPU", text.count(share.on_cpu) or "0"
     yield f"its waits{of_these}", text.count(share.waits) or "0"
-
-
-def _timeline(timeline: Mapping[str, Any] | None) -> Iterator[Section]:
-    if timeline is None:
-        return
-    columns = (
-        Column("from", "number"),
-        Column("for", "number"),
-        Column("track", left_out=1),
-        Column("what"),
-        Column("where", "path"),
-    )
-    rows = tuple(tuple(row.values()) for row in timeline["table"])
-    left = timeline["left_out"]
-    table = Table(
-        "spans",
-        columns,
-        rows,
-        caption="Phases and waits of this step, in the order of time",
-        rest=f"{left} more are only drawn." if left else "",
-        head=3,
-        fold="The same as a table",
-    )
-    blocks = (Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table)
-    yield Section("timeline", "Timeline of host and device", blocks, "Timeline", folded=False, forms=Form.PAGE)
 
 
 def _findings(notes: Sequence[Note]) -> Section:
