@@ -66,16 +66,10 @@ def run_document(
 
     A `brief` one has a line for each finding, and leaves out this machine's own times and the environment.
     """
-    run, judged = story.run, story.judge(findings)
+    run, judged, timed = story.run, story.judge(findings), story.timed
     notes = [
-        note(
-            f"finding-{number}",
-            finding,
-            run.directory,
-            cost=cost(finding, story.timed),
-            seen_in=seen_in(finding, story.processes),
-        )
-        for number, finding in enumerate(findings, 1)
+        note(f"finding-{number}", one, run.directory, cost=cost(one, timed), seen_in=seen_in(one, story.processes))
+        for number, one in enumerate(findings, 1)
     ]
     first, *others = verdict(story, findings, running=running is not None)
     return Document(
