@@ -3,6 +3,13 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll("article table")) {
     const rows = [...table.querySelectorAll("tbody tr")];
     if (rows.every((row) => row.children.length < 4 && row.children[0].querySelector("code"))) table.classList.add("names");
+    // Tables of seven columns or more have no room on a phone: each row becomes a card, its filled cells with their names.
+    const names = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
+    if (names.length < 7) continue;
+    table.classList.add("cards");
+    for (const row of rows) {
+      [...row.children].forEach((cell, place) => cell.textContent.trim() && (cell.dataset.column = names[place]));
+    }
   }
 });
 

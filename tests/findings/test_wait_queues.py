@@ -22,7 +22,6 @@ from anymps.record import (
 )
 from anymps.report import _words as words
 from anymps.report import render_terminal
-from anymps.report._timeline import timeline_drawing
 from anymps.report.document import Prose, Table
 from anymps.report.run._waits import waits_section
 from recordings import training
@@ -330,14 +329,6 @@ def test_a_finding_about_something_rare_tells_how_often() -> None:
     (finding,) = find(loop(falls, steps=21).close())
     assert finding.id == "MPS103"
     assert words.times(finding) == "4 in this run, about once in 5 steps"
-
-
-def test_the_timeline_tells_the_waits_that_hurt_from_all() -> None:
-    """Its sentence has both numbers: that of the step table and that of the headline."""
-    for waits, words_ in ((MOVE, READ), "2 waits (1 that hurts)"), ((READ,), "1 wait that hurts"), ((MOVE,), "1 wait"):
-        drawing = timeline_drawing(Story.of(loop(*waits).close()))
-        assert drawing is not None
-        assert drawing["sentence"].endswith(f" long: a typical step. {words_}.")
 
 
 def test_many_reads_in_a_validation_belong() -> None:

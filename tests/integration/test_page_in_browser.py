@@ -246,7 +246,7 @@ def test_paper_is_wide_enough(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "folded"), [(lambda: training().close(), "#spans"), (planned, "#mac-table")], ids=["run", "plan"]
+    ("make", "folded"), [(lambda: training().close(), "#step-table"), (planned, "#mac-table")], ids=["run", "plan"]
 )
 def test_print(browser: Browser, tmp_path: Path, make: Callable[[], Recording | Plan], folded: str) -> None:
     """On paper the page is light, has all of its tables, and no navigation; it becomes a PDF."""

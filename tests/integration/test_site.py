@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ from processes import PATIENCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Requests(HTMLParser):
@@ -65,3 +67,22 @@ def test_no_page_asks_another_host(site: Path) -> None:
         assert "url(http" not in text.replace('"', "").replace("'", ""), style
         assert "url(//" not in text.replace('"', "").replace("'", ""), style
         assert "@import" not in text or "://" not in text, style
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.parametrize("page", ["settings", "known-bugs"])
+def test_a_wide_table_is_a_list_of_cards_on_a_phone(site: Path, page: str) -> None:
+    """At 400 px neither the page nor a table scrolls sideways, and each filled cell tells the name of its column."""
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        shown = browser.new_page(viewport={"width": 400, "height": 900})
+        shown.goto((site / f"{page}.html").as_uri())
+        tables = (
+            "[...document.querySelectorAll('article table')].map((it) => it.scrollWidth - it.parentElement.clientWidth)"
+        )
+        assert max(shown.evaluate(tables)) <= 0
+        assert shown.evaluate("document.documentElement.scrollWidth") == 400
+        names = shown.evaluate("getComputedStyle(document.querySelector('table.cards td + td'), '::before').content")
+        browser.close()
+    assert names == {"settings": '"option of "', "known-bugs": '"2.11 "'}[page]

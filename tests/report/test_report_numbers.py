@@ -104,10 +104,11 @@ def _filled(names: list[str], cells: list[str]) -> dict[str, str]:
 
 
 def forms(recording: Recording) -> dict[str, str]:
-    """The report in every form that has the numbers."""
+    """The report in every form that has the numbers, with one word for what JSON calls `loss read`."""
     found = find(recording)
     names = ("terminal", "markdown", "html", "json")
     texts = {name: "".join(report_pieces(name, Story.of(recording), found)) for name in names}
+    texts = {name: text.replace("value read", "loss read") for name, text in texts.items()}
     return {**texts, "summary": render_summary(Story.of(recording), found)}
 
 

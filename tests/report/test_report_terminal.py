@@ -96,14 +96,14 @@ The training step  median of 9 steps, without the first
 
 Waits  2 lines in the steps
 
-  where             waits for  a step  queued     host     work    cost a step
-  nets/model.py:19  fallback        1      75  1.33 ms  1.88 ms  332 to 660 us
-  train.py:36       item            1     202  2.62 ms  5.05 ms  100 to 450 us
+  where             waits for  a step  operators     host     work    cost a step
+  nets/model.py:19  fallback        1         75  1.33 ms  1.88 ms  332 to 660 us
+  train.py:36       item            1        202  2.62 ms  5.05 ms  100 to 450 us
 
-  Most operators were queued by forward of nets/model.py:18 (before nets/model.py:19), by backward
+  Most operators were called by forward of nets/model.py:18 (before nets/model.py:19), by backward
   (before train.py:36).
-  Queued: operators since the previous wait, median to maximum. Host: this machine's time between
-  them, in which the host prepares them; work: the time inside them. On a Mac the GPU works
+  Operators: those on mps since the previous wait, median to maximum. Host: this machine's time
+  between them, in which the host prepares them; work: the time inside them. On a Mac the GPU works
   meanwhile, at its own speed, and the wait lasts until it is done.
 
   Fine as they are:
@@ -242,13 +242,13 @@ The training step  median of 9 steps, without the first
 
 Waits  2 lines in the steps
 
-  where             waits for  a step  queued    cost a step
-  nets/model.py:19  fallback        1      75  332 to 660 us
-  train.py:36       item            1     202  100 to 450 us
+  where             waits for  a step  operators    cost a step
+  nets/model.py:19  fallback        1         75  332 to 660 us
+  train.py:36       item            1        202  100 to 450 us
 
-  Most operators were queued by forward of nets/model.py:18 (before nets/model.py:19), by backward
+  Most operators were called by forward of nets/model.py:18 (before nets/model.py:19), by backward
   (before train.py:36).
-  Queued: operators since the previous wait, median to maximum.
+  Operators: those on mps since the previous wait, median to maximum.
 
   Fine as they are:
   train.py:31  copy to mps  20  the loop's data on its way to the device
@@ -545,7 +545,7 @@ def test_no_word_of_the_waits_is_cut(on_mac: bool) -> None:
         assert {"waits", "train.py:36"} <= names, text
         if width >= 66:
             assert "modeling_qwen2_vl.py:1234" in names, text
-        assert ("queued" in words) == (width >= (102 if on_mac else 91)), text
+        assert ("operators" in words) == (width >= (102 if on_mac else 91)), text
 
 
 def test_a_place_without_room() -> None:

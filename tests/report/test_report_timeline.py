@@ -1,8 +1,10 @@
-"""The timeline of a report: the typical step in the time of the Mac, or in this machine's where none is predicted."""
+"""The timeline of a report: the typical step in the time of the Mac."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,9 +14,10 @@ from anymps.cost import OperatorCall, WalkedStep, predict_operator, walk_step
 from anymps.findings import Story
 from anymps.forecast import _forecast, forecast, timeline_of
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
-from anymps.report import render_terminal, report_pieces
-from anymps.report._timeline import timeline_drawing
-from anymps.report._timeline_on_mac import step_bar
+from anymps.report import compare, diff_document, render_summary, render_terminal, report_pieces
+from anymps.report import rendered as as_form
+from anymps.report._timeline import time_section, timeline_section
+from anymps.report.document import Drawing, Prose, Table
 from recordings import META
 
 SIDE = "float32[2048, 2048]"
@@ -22,16 +25,28 @@ ONE = predict_operator(OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,)), parse_ma
 VALUE = "float32[]"
 
 
-def recording(products: int = 20, *, reads: bool = True, fallback: bool = False, **meta: object) -> Recording:
-    """Three steps of products, with a read of a value at their end, or a fallback in their middle."""
+LOSS = "total += loss.item()"
+
+
+def recording(
+    products: int = 20,
+    *,
+    reads: bool = True,
+    fallback: bool = False,
+    line: str = LOSS,
+    side: str = SIDE,
+    **meta: object,
+) -> Recording:
+    """Three steps of products, with a `line` at their end that reads a value, or a fallback in their middle."""
     builder = RecordingBuilder(meta={**META, **meta})
-    site = builder.site("train.py", 12, "main", "total += loss.item()")
+    site = builder.site("train.py", 12, "main", line)
+    backward = builder.site("train.py", 11, "main", "err_d[0].backward()")
     for step in range(3):
         start = step * 1_000_000
         for number in range(products):
             builder.entry(
                 "aten::mm", start_ns=start + number * 1000, duration_ns=500, phase=Phase.FORWARD,
-                inputs=(SIDE, SIDE), outputs=(SIDE,), fate=Fate.NATIVE,
+                inputs=(side, side), outputs=(side,), fate=Fate.NATIVE, site=backward,
             )  # fmt: skip
             if fallback and number == products // 2:
                 builder.entry(
@@ -48,10 +63,17 @@ def recording(products: int = 20, *, reads: bool = True, fallback: bool = False,
     return builder.close()
 
 
+def drawn(made: Recording) -> tuple[str, Mapping[str, Any], Table]:
+    """The sentence, the drawing and the table of the timeline."""
+    (section,) = timeline_section(Story.of(made))
+    prose, drawing, table = section.blocks
+    assert isinstance(prose, Prose) and isinstance(drawing, Drawing) and isinstance(table, Table)
+    return prose.sentences[0], drawing.data, table
+
+
 def lanes(made: Recording) -> dict[str, list[dict[str, Any]]]:
     """The spans of each lane of the drawing, by the first word of its title and what follows up to a bracket."""
-    drawing = timeline_drawing(Story.of(made))
-    assert drawing is not None
+    _, drawing, _ = drawn(made)
     return {lane["title"].partition(" (")[0].partition(",")[0]: lane["spans"] for lane in drawing["lanes"]}
 
 
@@ -71,6 +93,31 @@ def test_the_tracks_of_a_step_on_the_mac() -> None:
     assert (line.before, line.fallbacks) == (0.0, ())
     assert 1 < line.deepest <= 20
     assert line.length == pytest.approx(found.time.seconds)
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        (LOSS, "loss read"),
+        ("print(err_d[0].item())", "loss read"),
+        ("right += (scores.argmax() == label).sum().item()", "value read"),
+        ("err = scores.mean().item()", "value read"),
+    ],
+)
+def test_only_a_loss_is_called_one(line: str, word: str) -> None:
+    """Each text and drawing calls a read of another value a value read."""
+    story = Story.of(recording(2, line=line, side="float32[64, 64]"))
+    other = {"loss read", "value read"} - {word}
+    forms = [*(rendered(story, form) for form in ("terminal", "html")), render_summary(story, [])]
+    forms.append("".join(as_form(diff_document(compare(story, story, [], [])), "terminal")))
+    for shown in forms:
+        assert word in shown
+        assert not other & set(re.findall(r"\w+ read\b", shown))
+
+
+def rendered(story: Story, form: str) -> str:
+    """The whole report."""
+    return "".join(report_pieces(form, story, []))
 
 
 def test_a_host_that_runs_ahead_begins_before_the_gpu_is_done() -> None:
@@ -104,21 +151,20 @@ def test_spans_are_no_finer_than_asked_for() -> None:
 
 def test_labels_name_a_table_where_there_is_one() -> None:
     """The bar of a step has none: its label is all."""
-    story = Story.of(recording())
-    drawing, bar = timeline_drawing(story), step_bar(story.timed)
-    assert drawing is not None
-    assert bar is not None
-    assert drawing["label"] == f"Tracks over time. {drawing['sentence']} The table below has the same numbers."
-    assert bar["label"] == f"Tracks over time. {bar['sentence']}"
+    sentence, drawing, _ = drawn(recording())
+    (section,) = time_section(Story.of(recording()))
+    (bar,) = section.blocks
+    assert isinstance(bar, Drawing)
+    assert drawing["label"] == f"Tracks over time. {sentence} The table below has the same numbers."
+    assert bar.data["label"] == f"Tracks over time. {bar.data['caption']}"
 
 
 def test_the_page_draws_the_step_on_the_mac() -> None:
     """Its sentence, its lanes, its legend and its caption say whose time it is."""
     made = recording()
-    drawing = timeline_drawing(Story.of(made))
-    assert drawing is not None
+    sentence, drawing, table = drawn(made)
     seconds = forecast(made).time.seconds
-    assert drawing["sentence"] == (
+    assert sentence == (
         f"A typical step on an M3 Pro 18GB, predicted: {1e3 * seconds:.1f} ms, bound by compute. 1 wait."
     )
     assert drawing["caption"] == (
@@ -138,7 +184,7 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
         "runs the program's own code",
         "waits for the GPU",
     ]
-    assert [(row["track"], row["what"], row["where"]) for row in drawing["table"]] == [
+    assert [row[2:] for row in table.rows] == [
         ("host", "forward", ""),
         ("host", "loss read", ""),
         ("wait", "item", "train.py:12"),
@@ -152,22 +198,13 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
     assert wait["host_idle_seconds"] == pytest.approx(forecast(made).waits[0].stands)
 
 
-@pytest.mark.parametrize(
-    ("meta", "caption"),
-    [
-        ({"mac": "a Mac that nobody knows", "mac_details": ""}, "Times are this machine's: the device works inside"),
-        ({"virtual": False}, "Times of the host."),
-    ],
-)
-def test_without_a_prediction_and_on_a_mac_times_are_measured_ones(meta: dict[str, object], caption: str) -> None:
+@pytest.mark.parametrize("meta", [{"mac": "a Mac that nobody knows", "mac_details": ""}, {"virtual": False}])
+def test_no_timeline_without_a_prediction_and_on_a_mac(meta: dict[str, object]) -> None:
     """Of a Mac without data nothing is predicted; what a Mac itself took is no prediction."""
-    made = recording(**meta)
-    drawing = timeline_drawing(Story.of(made))
-    assert drawing is not None
-    assert drawing["caption"].startswith(caption)
-    assert not drawing["legend"]
-    assert drawing["sentence"].startswith("Step 2, 1.00 ms long: a typical step.")
-    assert "host idle" not in render_terminal(Story.of(made), [])
+    story = Story.of(recording(**meta))
+    assert list(timeline_section(story)) == []
+    assert 'id="timeline"' not in rendered(story, "html")
+    assert "host idle" not in rendered(story, "terminal")
 
 
 def test_a_report_walks_through_the_step_once(monkeypatch: pytest.MonkeyPatch) -> None:

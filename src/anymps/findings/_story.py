@@ -30,7 +30,6 @@ from anymps.record import (
     StepQueues,
     StepSum,
     StepTable,
-    StepTimeline,
 )
 
 
@@ -66,7 +65,6 @@ class Story:
     trains: bool
     step_table: StepTable
     step_sums: tuple[StepSum, ...]
-    timeline: StepTimeline | None
     queues: StepQueues | None
     operators: tuple[OperatorUse, ...]
     lines: tuple[Line, ...]
@@ -105,7 +103,6 @@ class Story:
             trains=recording.trains,
             step_table=recording.step_table(),
             step_sums=recording.step_sums(),
-            timeline=recording.timeline(step) if step is not None else None,
             queues=recording.step_queues(step) if step is not None else None,
             operators=recording.operators(),
             lines=recording.lines(),

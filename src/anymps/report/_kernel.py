@@ -74,12 +74,11 @@ def kernel_families(families: Mapping[str, int], dtypes: Mapping[str, int], rele
     The last line says how to see names.
     """
     width, _ = look_of(target)
-    cells = [(pattern, f"{count:,}") for pattern, count in families.items()]
-    most = next(number for number in range(len(cells), 0, -1) if number == 1 or _width(cells, number) <= width)
-    columns = [_column(part) for part in _parts(cells, most)]
-    lines = [
-        (" " * _BETWEEN).join(column[row] for column in columns if row < len(column)) for row in range(len(columns[0]))
-    ]
+    left, right = max(map(len, families)), max(len(f"{count:,}") for count in families.values())
+    cells = [f"{pattern:<{left}}  {count:>{right},}" for pattern, count in families.items()]
+    columns = max((width + _BETWEEN) // (left + 2 + right + _BETWEEN), 1)
+    rows = -(-len(cells) // columns)
+    lines = [(" " * _BETWEEN).join(cells[row::rows]) for row in range(rows)]  # from top to bottom
     told = ", ".join(f"{name} {count:,}" for name, count in dtypes.items()) or "none in the names"
     return "\n".join(
         (
@@ -88,23 +87,6 @@ def kernel_families(families: Mapping[str, int], dtypes: Mapping[str, int], rele
             *lines,
             "",
             *wrap(f"dtypes: {told}", width),
-            f"names: anymps kernels list '{cells[0][0]}', or --all for every one",
+            f"names: anymps kernels list '{next(iter(families))}', or --all for every one",
         )
     )
-
-
-def _parts(cells: list[tuple[str, str]], columns: int) -> list[list[tuple[str, str]]]:
-    """The cells from top to bottom, in no more than so many columns, all but the last of one length."""
-    rows = -(-len(cells) // columns)
-    return [cells[at : at + rows] for at in range(0, len(cells), rows)]
-
-
-def _column(cells: list[tuple[str, str]]) -> list[str]:
-    """Patterns to the left, counts to the right."""
-    left, right = (max(len(cell[side]) for cell in cells) for side in (0, 1))
-    return [f"{pattern:<{left}}  {count:>{right}}" for pattern, count in cells]
-
-
-def _width(cells: list[tuple[str, str]], columns: int) -> int:
-    parts = [len(_column(part)[0]) for part in _parts(cells, columns)]
-    return sum(parts) + _BETWEEN * (len(parts) - 1)

@@ -27,33 +27,37 @@ def state_of(findings: Sequence[Finding], judged: Judgement) -> State:
     return STATES[min((finding.severity for finding in findings), default=none)]
 
 
-def note(anchor: str, finding: Finding, directory: str, *, cost: str, seen_in: str) -> Note:
+def note(anchor: str, finding: Finding, directory: str, *, cost: str = "", seen_in: str = "") -> Note:
     """Everything that a report of one run says of a finding."""
+    facts = (
+        ("what", finding.what),
+        ("fix", finding.fix),
+        ("cost", cost),
+        ("why", finding.why),
+        ("times", times(finding)),
+        ("seen in", seen_in),
+        ("source", finding.source),
+    )
     return Note(
         anchor=anchor,
         id=finding.id,
         severity=STATES[finding.severity],
         title=text.clean(finding.title),
         spot=_spot(finding.site, directory),
-        what=text.clean(finding.what),
-        times=times(finding),
+        facts=tuple((name, text.clean(said)) for name, said in facts if said),
         related_as=finding.related_as,
         related=tuple(_spot(site, directory, function=False) for site in finding.related_sites),
-        seen_in=seen_in,
-        cost=cost,
-        why=text.clean(finding.why),
-        fix=text.clean(finding.fix),
-        source=text.clean(finding.source),
     )
 
 
-def brief_note(anchor: str, finding: Finding, times: str, directory: str, *, brief: str, fix: bool) -> Note:
+def brief_note(anchor: str, finding: Finding, often: str, directory: str, *, brief: str, fix: bool) -> Note:
     """What a comparison says of a finding."""
-    whole = note(anchor, finding, directory, cost="", seen_in="")
+    whole = note(anchor, finding, directory)
     line = whole.spot.line
     spot = replace(whole.spot, function="", excerpt=(SourceLine(0, line, False),) if line else ())
-    told = whole.fix if fix else ""
-    return replace(whole, spot=spot, times=times, related=(), why="", fix=told, source="", brief=brief)
+    facts = {**dict(whole.facts), "times": often}
+    kept = tuple((name, facts[name]) for name in ("what", "fix", "times") if name in facts and (fix or name != "fix"))
+    return replace(whole, spot=spot, facts=kept, related=(), brief=brief)
 
 
 def _spot(site: Site, directory: str, *, function: bool = True) -> Spot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -17,8 +18,21 @@ ON_MAC = "on the Mac"
 PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
 """In a step's own order; `other` comes last."""
 
+_OF_BACKWARD: Final = re.compile(r"(\w+)(?:\[[^\]]*\])?\.backward\(")
 _NAMED: Final = 3  # phases in a line
 _LEAST: Final = 0.1  # of a step: what a phase takes that is named
+
+
+def phase_words(*stories: Story) -> dict[Phase, str]:
+    """What people read of each phase: where a step reads values, `loss read` only if all of them are losses.
+
+    A loss is what `backward()` is called on, or has that word in its line.
+    """
+    names = [name for story in stories for line in story.lines for name in _OF_BACKWARD.findall(line.source)]
+    loss = re.compile("|".join(("loss", *(rf"\b{name}\b" for name in names))), re.IGNORECASE)
+    waits = [wait for story in stories for wait in story.wait_calls if Phase.LOSS_READ in wait.phases and wait.steps]
+    losses = bool(waits) and all(loss.search(wait.site.source) for wait in waits)
+    return {phase: "value read" if phase is Phase.LOSS_READ and not losses else phase.label for phase in Phase}
 
 
 def predicted_sentence(story: Story) -> str:
@@ -64,12 +78,12 @@ def mac_seconds(found: Forecast | None) -> dict[Phase, float]:
     return {} if found is None else {phase: found.time.parts.get(phase, 0.0) for phase in PHASES}
 
 
-def time_on_mac(found: Forecast | None) -> str:
+def time_on_mac(story: Story) -> str:
     """`Time on the Mac: 41 % loss read · 41 % move · 18 % rest`; empty where none can be told."""
-    seconds = mac_seconds(found)
+    seconds, words = mac_seconds(story.timed), phase_words(story)
     whole = sum(seconds.values())
     largest = sorted(seconds.items(), key=lambda part: -part[1])[:_NAMED]
-    named = [(phase.label, part) for phase, part in largest if part >= _LEAST * whole and phase is not Phase.OTHER]
+    named = [(words[phase], part) for phase, part in largest if part >= _LEAST * whole and phase is not Phase.OTHER]
     if not named:
         return ""
     if rest := whole - sum(part for _, part in named):

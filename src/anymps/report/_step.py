@@ -11,7 +11,7 @@ from anymps.findings import Story
 from anymps.forecast import Forecast
 from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, StepSum, StepTable
 from anymps.report import _text as text
-from anymps.report._predicted import ON_MAC, PHASES, mac_times
+from anymps.report._predicted import ON_MAC, PHASES, mac_times, phase_words
 from anymps.report.document import Block, Column, Form, Prose, Section, Table
 
 COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share", ON_MAC)
@@ -55,9 +55,10 @@ def step_section(story: Story, *, brief: bool = False) -> Iterator[Section]:
         yield Section("step", title, (none,), nav="Step", forms=Form.TERMINAL | Form.PAGE)
         return
     shares, of = table.typical, caption(table)
-    whole, on_mac = total(shares), mac_times(story.timed)
+    whole, on_mac, words = total(shares), mac_times(story.timed), phase_words(story)
     rows = [
-        (share.phase.label, *cells(share, whole.time_ns, on_mac(share.phase))) for share in sorted(shares, key=by_place)
+        (words[share.phase], *cells(share, whole.time_ns, on_mac(share.phase)))
+        for share in sorted(shares, key=by_place)
     ]
     sums = [("whole step", *cells(whole, 0, on_mac(None)))]
     sums += [("first step", *cells(total(table.first), 0))] if table.median else []

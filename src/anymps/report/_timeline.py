@@ -1,132 +1,235 @@
-"""The timeline of the typical step on this machine: its calls, and how far the queue would reach."""
+"""The typical step as the Mac would take it: a bar of its phases, and host and GPU on a timeline.
+
+Horizontal places are in per cent of the step, heights in pixels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
-from anymps._text import step_name
-from anymps.findings import Story
-from anymps.record import Span, StepQueues, StepTimeline
+from anymps._text import duration_short
+from anymps.cost import StepBound
+from anymps.findings import Story, numbered
+from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of
+from anymps.record import Phase
 from anymps.report import _text as text
-from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
-from anymps.report._timeline_on_mac import timeline_on_mac
+from anymps.report._predicted import mac_seconds, phase_words
+from anymps.report.document import Column, Drawing, Form, Prose, Section, Table
 
-_MOST_RAMPS: Final = 500
+_Lane = tuple[Literal["parts", "bars", "queue", "waits"], str, Sequence[Mapping[str, Any]]]
+"""Kind, title and spans: `parts` hold their names, `bars` lie on a rail, `waits` have marks, a `queue` an outline."""
+
+_FIRST: Final = 14  # the base line of the first title; the axis begins below it
+_HEIGHTS: Final = {"parts": 58, "bars": 50, "queue": 50, "waits": 60}
+_TICKS: Final = 5  # parts of an axis at most
+_MOST_ROWS: Final = 200  # of the table
+_NARROWEST: Final = 0.05  # per cent: about half a pixel
+_ROWS: Final = (
+    Column("from", "number"),
+    Column("for", "number"),
+    Column("track", left_out=1),
+    Column("what"),
+    Column("where", "path"),
+)
+# What the host does, by how it looks and what it is called; in the order of the legend.
+_HOST: Final[dict[StepBound, tuple[str, str]]] = {
+    "launch": ("launch", "launches operators"),
+    "host code": ("program", "runs the program's own code"),
+    "copies": ("carry", "copies"),
+    "CPU fallback": ("fallback", "computes what fell back"),
+    "loading": ("load", "loads data"),
+    "waits": ("stand", "waits for the GPU"),
+}
 
 
-def timeline_drawing(story: Story) -> dict[str, Any] | None:
-    """The typical step on its tracks; None if there is no complete step.
+def time_section(story: Story) -> Iterator[Section]:
+    """The predicted step as one bar of its phases; nothing where no time can be predicted."""
+    found, names = story.timed, phase_words(story)
+    seconds = mac_seconds(found)
+    length = sum(seconds.values())
+    if found is None or not length:
+        return
+    spans, start = [], 0.0
+    for phase, part in seconds.items():
+        words = f"{names[phase]} {text.percent(part, length)}"
+        if part:
+            spans.append(_span(start, start + part, length, words, f"phase p{int(phase)}"))
+        start += part
+    told = ", ".join(str(part["name"]) for part in spans)
+    sentence = f"A step on an {found.mac.name}, predicted: {told}."
+    bar = _drawing([("parts", "phases of the step", spans)], length, sentence, sentence)
+    drawn = Drawing("timeline_drawing", bar)
+    yield Section("time", "Where the time goes on the Mac", (drawn,), "Time", folded=False, forms=Form.PAGE)
 
-    Of a virtual device in the time of the Mac that it plays where that is predicted, else in that of this machine.
-    """
-    line, queues = story.timeline, story.queues
-    if line is None or queues is None or line.step.end_ns is None or line.step.end_ns <= line.step.start_ns:
-        return None
-    if story.timed is not None and not story.run.on_mac:
-        return timeline_on_mac(story.timed, story.run.directory)
-    start, length, directory = line.step.start_ns, line.step.end_ns - line.step.start_ns, story.run.directory
-    hurting = story.in_typical(place for place in story.waits if place.hurts)
-    caption = (
-        "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
-        "until the queue is empty."
-        if not story.run.on_mac
-        else "Times of the host."
+
+def timeline_section(story: Story) -> Iterator[Section]:
+    """The predicted step on its tracks; nothing where no time can be predicted, and of a run on a Mac."""
+    found = story.timed
+    if found is None or story.run.on_mac:
+        return
+    line, directory, words = timeline_of(found), story.run.directory, phase_words(story)
+    sentence = _sentence(found, line)
+    legend = [look for what, look in _HOST.items() if any(busy.what == what for busy in line.host)]
+    label = f"{sentence} The table below has the same numbers."
+    drawn = _drawing(_lanes(line, directory, words), line.length, label, _caption(found, line), legend)
+    rows = tuple(_rows(line, directory, words))
+    left = len(rows) - _MOST_ROWS
+    table = Table(
+        "spans",
+        _ROWS,
+        rows[:_MOST_ROWS],
+        caption="Phases and waits of this step, in the order of time",
+        rest=f"{left} more are only drawn." if left > 0 else "",
+        head=3,
+        fold="The same as a table",
     )
-    return drawing(
-        _lanes(line, queues, start, length, directory),
-        length,
-        _sentence(line, hurting, length),
-        f"{caption} Calls closer than a thousandth of the step are drawn as one.",
-        list(_rows(line, start, directory)),
-    )
+    blocks = (Prose((sentence,)), Drawing("timeline_drawing", drawn), table)
+    yield Section("timeline", "Timeline of host and device", blocks, "Timeline", folded=False, forms=Form.PAGE)
 
 
-def _sentence(line: StepTimeline, hurting: int, length: int) -> str:
-    """How long the step is, and how often it waits and leaves the device."""
-    waits = sum(wait.count for wait in line.waits)
-    on_cpu = sum(fallback.count for fallback in line.on_cpu)
-    which = step_name(line.step.step).capitalize()
-    sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
-    if hurting:
-        hurt = "hurts" if hurting == 1 else "hurt"
-        sentence += f" that {hurt}" if hurting == waits else f" ({hurting:,} that {hurt})"
-    return sentence + (f", {text.plural(on_cpu, 'operator call')} on the CPU." if on_cpu else ".")
-
-
-def _lanes(
-    line: StepTimeline, queues: StepQueues, start: int, length: int, directory: str
-) -> tuple[dict[str, Any], ...]:
-    def spans(of: Sequence[Span], name: Callable[[Span], str], look: Callable[[Span], str]) -> list[dict[str, Any]]:
-        return [
-            span(
-                part.start_ns - start,
-                part.end_ns - part.start_ns,
-                length,
-                name(part),
-                look(part),
-                *calls_words(part.count),
-                *_where(part, directory),
-            )
-            for part in of
-        ]
-
-    longest = max((wait.operators for wait in queues.waits), default=0)
-    ramps = _queue(queues, directory)
+def _sentence(found: Forecast, line: PredictedTimeline) -> str:
+    waits = sum(wait.calls for wait in line.waits)
+    on_cpu = sum(fallback.calls for fallback in line.fallbacks)
+    fell_back = f", {text.plural(on_cpu, 'operator call')} on the CPU" if on_cpu else ""
     return (
-        lane(
-            "parts",
-            "host: phases of the step",
-            spans(line.phases, lambda part: part.phase.label, lambda part: f"phase p{int(part.phase)}"),
-        ),
-        lane("bars", "device: MPS kernels", spans(line.on_mps, lambda _: "MPS kernels", lambda _: "mps")),
-        lane(
-            "bars",
-            f"CPU: operators that fell back{'' if line.on_cpu else ' (none)'}",
-            spans(line.on_cpu, lambda fallback: fallback.operator, lambda _: "fallback"),
-        ),
-        lane("queue", f"queue: operators since the last wait{f', at most {longest:,}' if ramps else ' (none)'}", ramps),
-        lane(
-            "waits",
-            f"host waits for the device{'' if line.waits else ' (never)'}",
-            spans(line.waits, lambda wait: wait.wait.label, lambda _: "wait"),
-        ),
+        f"A typical step on an {found.mac.name}, predicted: {text.duration(1e9 * found.time.seconds)}, bound by "
+        f"{found.bound}. {text.plural(waits, 'wait')}{fell_back}."
     )
 
 
-def _queue(queues: StepQueues, directory: str) -> list[dict[str, str]]:
-    """A ramp for each wait, from the wait before it, as high as its queue; the longest where there are very many."""
-    start, length = queues.step.start_ns, (queues.step.end_ns or 0) - queues.step.start_ns
-    filled = [wait for wait in queues.waits if wait.operators]
-    longest = sorted(filled, key=lambda wait: -wait.operators)[:_MOST_RAMPS]
-    ramps = []
-    for wait in sorted(longest, key=lambda queued: queued.start_ns):
-        since, until = (round_(min(1000 * (time - start) / length, 1000)) for time in (wait.queued_ns, wait.start_ns))
-        top = round_(24 - 23 * wait.operators / longest[0].operators)
-        title = (
-            f"{text.plural(wait.operators, 'operator')} queued since the wait before: "
-            f"{text.duration(wait.host_ns) or '0'} of the host, {text.duration(wait.work_ns) or '0'} of work, then "
-            f"{wait.wait.label} at {text.place(wait.site, directory)}"
-        )
-        ramps.append({"path": f"M{since} 24L{until} {top}V24Z", "title": title})
-    return ramps
+def _caption(found: Forecast, line: PredictedTimeline) -> str:
+    earlier = (
+        " The host begins while the GPU still works for the step before, so both ends overlap with other steps."
+        if line.before
+        else ""
+    )
+    return (
+        f"Times are predicted for the {found.mac.name}, not measured here.{earlier} "
+        "Calls closer than a thousandth of the step are drawn as one."
+    )
 
 
-def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, str]]:
-    """Phases, fallbacks and waits in the order of time."""
-    rows = [
-        *((part, "host", part.phase.label, "") for part in line.phases),
-        *(
-            (fallback, "CPU", text.clean(fallback.operator), text.place(fallback.site, directory))
-            for fallback in line.on_cpu
-        ),
-        *((wait, "wait", wait.wait.label, text.place(wait.site, directory)) for wait in line.waits),
+def _lanes(line: PredictedTimeline, directory: str, words: Mapping[Phase, str]) -> Iterator[_Lane]:
+    def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
+        return [_busy(part, line.length, name or part.operator, look, directory) for part in of]
+
+    still = "the step before: the GPU still works for it"
+    before = [_span(0, line.before, line.length, "the step before", "before", title=still)] if line.before else []
+    phases = [_span(start, end, line.length, words[phase], f"phase p{int(phase)}") for phase, start, end in line.phases]
+    yield "parts", "host: phases of the step", phases
+    yield "parts", "host: what it does", [_doing(busy, line.length) for busy in line.host]
+    pale = " (pale: of the step before)" if before else ""
+    yield "bars", f"GPU: kernels{pale}", [*before, *spans(line.device, "mps", "kernels")]
+    none = "" if line.fallbacks else " (none)"
+    yield "bars", f"CPU: operators that fell back{none}", spans(line.fallbacks, "fallback")
+    yield "queue", f"queue: calls that the GPU has yet to do, at most {line.deepest:,}", _queue(line)
+    waits = [_busy(wait, line.length, _wait_name(wait.place), "wait", directory) for wait in line.waits]
+    yield "waits", f"host waits for the GPU{'' if waits else ' (never)'}", waits
+
+
+def _doing(busy: BusySpan, length: float) -> dict[str, Any]:
+    look, name = _HOST.get(busy.what, ("program", bound_words(busy.what)))
+    words = _calls(busy) if busy.what == "launch" else []
+    return _span(busy.start, busy.end, length, name, f"does {look}", *words)
+
+
+def _busy(busy: BusySpan, length: float, name: str, look: str, directory: str) -> dict[str, Any]:
+    words = _calls(busy)
+    if look == "mps":
+        words += [f"most often {text.clean(busy.operator)}" if busy.calls > 1 else text.clean(busy.operator)]
+        words.append(f"bound by {bound_words(busy.what)}")
+    if busy.place is not None:
+        words.append(_where(busy.place, directory))
+    return _span(busy.start, busy.end, length, name, look, *words)
+
+
+def _calls(busy: BusySpan) -> list[str]:
+    return [text.plural(busy.calls, "call")] if busy.calls > 1 else []
+
+
+def _queue(line: PredictedTimeline) -> list[dict[str, str]]:
+    """One outline of how many calls the GPU has yet to do."""
+    points = [
+        f"L{round(1000 * at / line.length, 3)} {round(24 - 23 * depth / line.deepest, 3)}" for at, depth in line.queue
     ]
-    for timed, track, what, where in sorted(rows, key=lambda entry: entry[0].start_ns):
-        calls = 1 if track == "host" else timed.count
-        yield row(timed.start_ns - start, timed.end_ns - timed.start_ns, track, what, where, calls)
+    title = f"the GPU is at most {text.plural(line.deepest, 'call')} behind the host"
+    last = round(1000 * line.queue[-1][0] / line.length, 3) if line.queue else 0
+    return [{"path": f"M0 24{''.join(points)}L{last} 24Z", "title": title}] if points else []
 
 
-def _where(timed: Span, directory: str) -> list[str]:
-    """The line of a span; of several calls at once, which may have several, only that of waits."""
-    return [text.place(timed.site, directory)] if timed.site.known and (timed.wait or timed.count == 1) else []
+def _rows(line: PredictedTimeline, directory: str, words: Mapping[Phase, str]) -> Iterator[tuple[str, ...]]:
+    """Phases, fallbacks and waits in the order of time; of several calls each names one."""
+    rows = [(start, end, "host", words[phase], "", 1) for phase, start, end in line.phases]
+    for track, spans in (("CPU", line.fallbacks), ("wait", line.waits)):
+        for one in spans:
+            what = one.operator if track == "CPU" else _wait_name(one.place)
+            rows.append((one.start, one.end, track, what, _where(one.place, directory), one.calls))
+    for start, end, track, what, where, calls in sorted(rows, key=lambda row: row[0]):
+        told = text.clean(what) + (f" and more, {calls} calls" if calls > 1 else "")
+        yield text.duration(1e9 * start) or "0", text.duration(1e9 * (end - start)) or "0", track, told, where
+
+
+def _wait_name(place: Place | None) -> str:
+    return place.wait.label if place is not None else "wait"
+
+
+def _where(place: Place | None, directory: str) -> str:
+    if place is None or not place.file:
+        return "an unknown line"
+    return numbered(text.module(place.file, directory), place.line)
+
+
+def _span(start: float, end: float, whole: float, name: str, look: str, *words: str, title: str = "") -> dict[str, Any]:
+    """A span of a drawing that is `whole` seconds long, with the name that it has room for.
+
+    Where a mouse rests on it, it shows a `title`: by default its name, its length and the `words`.
+    """
+    length = end - start
+    return {
+        "at": round(min(100 * start / whole, 100 - _NARROWEST), 3),
+        "width": round(max(100 * length / whole, _NARROWEST), 3),
+        "name": name,
+        "label": _label(name, 100 * length / whole),
+        "look": look,
+        "title": title or ", ".join([text.clean(name), text.duration(1e9 * length) or "0 ns", *words]),
+    }
+
+
+def _label(name: str, width: float) -> str:
+    """How much room the name of a span has, in a drawing that is `width` per cent of its own wide."""
+    # 8 pixels a character and 6 before them, on a drawing of 290, 560 or 920 pixels: a phone, a tablet, a desk.
+    pixels = 8 * len(name) + 6
+    for kind, narrowest in (("label", 290), ("label mid", 560), ("label wide", 920)):
+        if width * narrowest >= 100 * pixels:
+            return kind
+    return ""
+
+
+def _drawing(
+    lanes: Iterable[_Lane],
+    length: float,
+    label: str,
+    caption: str,
+    legend: Sequence[tuple[str, str]] = (),
+) -> dict[str, Any]:
+    """Lanes from top to bottom above a time axis; the legend says what the looks of the host's spans mean."""
+    placed, top = [], _FIRST
+    for kind, title, spans in lanes:
+        placed.append({"kind": kind, "title": title, "spans": spans, "y": top})
+        top += _HEIGHTS[kind]
+    label = f"Tracks over time. {label}"
+    ticks = _ticks(1e9 * length)
+    return {"label": label, "caption": caption, "ticks": ticks, "lanes": placed, "legend": legend, "height": top}
+
+
+def _ticks(length: float) -> list[dict[str, Any]]:
+    """Marks at round times: as many as a narrow screen has room for."""
+    rough = length / _TICKS
+    power = 10 ** math.floor(math.log10(rough))
+    each = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    return [
+        {"at": round(100 * part * each / length, 3), "label": duration_short(part * each)}
+        for part in range(math.floor(length / each) + 1)
+    ]

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from anymps._text import step_name
 from anymps.compare import Comparison, LossPair
-from anymps.report._lanes import round_
 from anymps.report.comparison import _words as words
 
 _POINTS: Final = 400  # of a curve
@@ -45,7 +44,7 @@ def losses_drawing(found: Comparison) -> dict[str, Any] | None:
         "low": f"{low:.4g}",
         "apart": _points(across, [_below(pair.difference) for pair in pairs]),
         "ticks": [
-            {"top": round_(_APART_TOP + _APART_HEIGHT * power / _NEAREST), "name": f"1e{power}" if power else "1"}
+            {"top": round(_APART_TOP + _APART_HEIGHT * power / _NEAREST, 3), "name": f"1e{power}" if power else "1"}
             for power in (0, -2, -4, -6, -8)
         ],
         "first": step_name(pairs[0].step),
@@ -66,7 +65,7 @@ def _points(across: Sequence[float], heights: Sequence[float | None]) -> str:
         if top is None:
             pen = "M"
             continue
-        parts.append(f"{pen}{round_(1000 * at)} {round_(top)}")
+        parts.append(f"{pen}{round(1000 * at, 3)} {round(top, 3)}")
         pen = "L"
     return " ".join(parts)
 

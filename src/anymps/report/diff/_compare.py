@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anymps.findings import Finding, Story
-from anymps.record import Fate, PhaseShare
+from anymps.record import Fate, Phase, PhaseShare
 from anymps.report._objects import Key, key
 from anymps.report._predicted import mac_seconds
 from anymps.report._step import by_place, step_title, total
@@ -33,9 +33,9 @@ class Change:
 
 @dataclass(frozen=True)
 class PhaseChange:
-    """One phase of the step in both recordings; the whole step if `phase` is empty."""
+    """One phase of the step in both recordings; the whole step if `phase` is None."""
 
-    phase: str
+    phase: Phase | None
     before: PhaseShare
     after: PhaseShare
     on_mac: tuple[float, float] | None = None
@@ -161,11 +161,11 @@ def _phases(before: Story, after: Story) -> tuple[PhaseChange, ...]:
     was, now = mac_seconds(before.timed), mac_seconds(after.timed)
     known = bool(was and now)
     rows = [
-        PhaseChange(old.phase.label, old, new, (was[old.phase], now[old.phase]) if known else None)
+        PhaseChange(old.phase, old, new, (was[old.phase], now[old.phase]) if known else None)
         for old, new in zip(sorted(first, key=by_place), sorted(second, key=by_place), strict=True)
     ]
     sums = (sum(was.values()), sum(now.values()))
-    return (*rows, PhaseChange("", total(first), total(second), sums if known else None))
+    return (*rows, PhaseChange(None, total(first), total(second), sums if known else None))
 
 
 def _operators(story: Story) -> tuple[set[str], set[str]]:

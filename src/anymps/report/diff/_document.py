@@ -7,6 +7,7 @@ from typing import Final
 
 from anymps.report import _text as text
 from anymps.report._notes import STATES, brief_note
+from anymps.report._predicted import phase_words
 from anymps.report._words import times
 from anymps.report.diff import _words as words
 from anymps.report.diff._compare import Diff, script_of
@@ -71,8 +72,10 @@ def _step(diff: Diff) -> Section:
         Column("phase"),
         *(Column(name, "number", left_out=int(name == "on mps")) for name in words.step_columns(diff)),
     )
-    rows = [tuple(words.step_row(row)) for row in diff.phases]
-    table = Table("step-table", columns, tuple(rows[:-1]), sums=(rows[-1],), caption=f"{remark.capitalize()}, by phase")
+    names = phase_words(diff.before, diff.after)
+    rows = tuple((names[row.phase], *words.step_cells(row)) for row in diff.phases if row.phase is not None)
+    whole = ("whole step", *words.step_cells(diff.phases[-1]))
+    table = Table("step-table", columns, rows, sums=(whole,), caption=f"{remark.capitalize()}, by phase")
     return Section("step", diff.step_title, (table,), nav="Step", remark=remark, folded=False)
 
 
@@ -87,6 +90,6 @@ def _figures(diff: Diff) -> Iterator[tuple[str, str]]:
     yield "findings new", f"{len(diff.new):,}"
     yield "findings gone", f"{len(diff.gone):,}"
     if diff.phases:
-        columns = dict(zip(words.step_columns(diff), words.step_row(diff.phases[-1])[1:], strict=True))
+        columns = dict(zip(words.step_columns(diff), words.step_cells(diff.phases[-1]), strict=True))
         yield "operators on CPU, a step", columns["on CPU"] or "0"
         yield "waits, a step", columns["waits"] or "0"

@@ -26,12 +26,13 @@ def render_diff_json(diff: Diff) -> str:
         },
         "step": [
             {
-                "phase": phase.phase or None,
-                "before": {**record_object(phase.before), "phase": phase.phase or None},
-                "after": {**record_object(phase.after), "phase": phase.phase or None},
-                "predicted_seconds": {"before": phase.on_mac[0], "after": phase.on_mac[1]} if phase.on_mac else None,
+                "phase": name,
+                "before": {**record_object(row.before), "phase": name},
+                "after": {**record_object(row.after), "phase": name},
+                "predicted_seconds": {"before": row.on_mac[0], "after": row.on_mac[1]} if row.on_mac else None,
             }
-            for phase in diff.phases
+            for row in diff.phases
+            for name in [row.phase.label if row.phase is not None else None]
         ],
         "operators": {
             "now_on_cpu": diff.now_on_cpu,

@@ -28,7 +28,7 @@ def verdict(diff: Diff) -> str:
 
 
 def _step(diff: Diff) -> str:
-    was, now = next((row.on_mac for row in diff.phases if not row.phase and row.on_mac is not None), (0.0, 0.0))
+    was, now = next((row.on_mac for row in diff.phases if row.phase is None and row.on_mac is not None), (0.0, 0.0))
     if not was or not now:
         return ""
     factor = f"{max(was, now) / min(was, now):.2f}"
@@ -62,8 +62,8 @@ def step_columns(diff: Diff) -> tuple[str, ...]:
     return (*STEP_COLUMNS, *MAC_COLUMNS) if any(row.on_mac for row in diff.phases) else STEP_COLUMNS
 
 
-def step_row(row: PhaseChange) -> list[str]:
-    """The phase and its `step_columns`."""
+def step_cells(row: PhaseChange) -> list[str]:
+    """A phase's cells, by `step_columns`."""
     pairs = ((getattr(row.before, name), getattr(row.after, name)) for name in ("on_mps", "on_cpu", "waits"))
     cells = [_both(*map(text.count, pair)) for pair in pairs]
     times = _both(text.duration(row.before.time_ns), text.duration(row.after.time_ns))
@@ -71,7 +71,7 @@ def step_row(row: PhaseChange) -> list[str]:
     if row.on_mac is not None:
         was, now = row.on_mac
         on_mac = [_both(text.duration(1e9 * was), text.duration(1e9 * now)), _ratio(was, now)]
-    return [row.phase or "whole step", *cells, times, _ratio(row.before.time_ns, row.after.time_ns), *on_mac]
+    return [*cells, times, _ratio(row.before.time_ns, row.after.time_ns), *on_mac]
 
 
 def operator_rows(diff: Diff) -> list[tuple[str, list[str]]]:

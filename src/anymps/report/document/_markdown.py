@@ -157,12 +157,13 @@ def _note(note: Note) -> Iterator[str]:
     yield f"#### {_MARKS[note.severity]} {escaped(note.spot.where)}: {escaped(note.title)}\n"
     if note.spot.line:
         yield _fenced(note.spot.line, "python")
-    yield f"{escaped(note.what)}\n"
-    if note.fix:
-        yield f"**Fix:** {escaped(note.fix)}\n"
-    seen = f" in {escaped(note.seen_in)}" if note.seen_in else ""
-    price = f", {escaped(note.cost)}" if note.cost else ""
-    yield f"*{note.id} {WORDS[note.severity]}, {escaped(note.times)}{seen}{price}.*\n"
+    facts = {name: escaped(said) for name, said in note.facts}
+    yield f"{facts['what']}\n"
+    if "fix" in facts:
+        yield f"**Fix:** {facts['fix']}\n"
+    seen = f" in {facts['seen in']}" if "seen in" in facts else ""
+    price = f", {facts['cost']}" if "cost" in facts else ""
+    yield f"*{note.id} {WORDS[note.severity]}, {facts['times']}{seen}{price}.*\n"
     for spot in note.related:
         yield from _related(note.related_as, spot)
 

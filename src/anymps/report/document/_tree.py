@@ -185,31 +185,18 @@ class Spot:
 
 @dataclass(frozen=True)
 class Note:
-    """A finding; what is empty is left out. `brief` is all that a terminal says of one that is short."""
+    """A finding, with the `facts` that are known of it. `brief` is all that a terminal says of one that is short."""
 
     anchor: str
     id: str
     severity: State
     title: str
     spot: Spot
-    what: str
-    times: str
+    facts: tuple[tuple[str, str], ...]
     related_as: str = ""
     related: tuple[Spot, ...] = ()
-    seen_in: str = ""
-    cost: str = ""
-    why: str = ""
-    fix: str = ""
-    source: str = ""
     brief: str = ""
     forms: Form = Form.ALL
-
-    @property
-    def facts(self) -> tuple[tuple[str, str], ...]:
-        """Everything but the place, by name, in the order of reading."""
-        named = ("what", "fix", "cost", "why", "times", "seen in", "source")
-        rows = ((name, str(getattr(self, name.replace(" ", "_")))) for name in named)
-        return tuple(row for row in rows if row[1])
 
 
 @dataclass(frozen=True)
@@ -218,8 +205,6 @@ class Drawing:
 
     kind: str
     data: Mapping[str, Any]
-    title: str = ""
-    sentence: str = ""
     forms: Form = Form.PAGE
 
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 from anymps.plan import Measured, Plan, Verdict
 from anymps.record import Moment
 from anymps.report import _text as text
-from anymps.report._drawings import memory_drawing
-from anymps.report._memory import beyond
+from anymps.report._memory import beyond, memory_drawing
 from anymps.report.document import (
     Block,
     Change,
@@ -28,7 +27,7 @@ from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _fix_words as fix_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._drawings import batch_drawing, choice_drawing, macs_drawing, times_drawing
+from anymps.report.plan._drawings import choice_drawing, macs_drawing
 
 _STATES: Final[dict[Verdict, State]] = {
     Verdict.FITS: "clean",
@@ -120,7 +119,7 @@ def _times(plan: Plan) -> Iterator[Section]:
     yield Section(
         "times",
         "How long a step takes",
-        (*_drawn("times_drawing", times_drawing(plan.times)), words.time_table(plan)),
+        (words.time_table(plan),),
         nav="Times",
         heading=f"A step on {'these Macs' if plan.asked else 'each chip'}",
         remark=words.PREDICTED,
@@ -130,8 +129,6 @@ def _times(plan: Plan) -> Iterator[Section]:
 def _batches(plan: Plan) -> Iterator[Section]:
     """Batch against samples a second, by Mac."""
     blocks: list[Block] = [Prose((why,))] if (why := batch_words.without_batches(plan)) else []
-    for batches in plan.batches:
-        blocks += _drawn("times_drawing", batch_drawing(batches), batches.mac.name)
     table = batch_words.batch_table(plan)
     if table.rows:
         blocks.append(table)
@@ -148,9 +145,9 @@ def _memory(plan: Plan) -> Section:
     return Section("memory", "What fills the memory", tuple(blocks), nav="Memory")
 
 
-def _drawn(kind: str, numbers: Mapping[str, Any] | None, title: str = "") -> tuple[Drawing, ...]:
+def _drawn(kind: str, numbers: Mapping[str, Any] | None) -> tuple[Drawing, ...]:
     """The drawing, where there is anything to draw."""
-    return (Drawing(kind, numbers, title),) if numbers is not None else ()
+    return (Drawing(kind, numbers),) if numbers is not None else ()
 
 
 def _categories(peak: Moment) -> Table:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
-from anymps._text import duration_short, estimate
-from anymps.plan import Batches, Choice, MacTime, Own, Row
+from anymps.plan import Choice, Own, Row
 from anymps.report import _text as text
-from anymps.report._lanes import round_
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._words import rate
 
 _WIDEST: Final = 1.9
 """Times the working set, at the right edge of the Macs' bars: a little beyond torch's limit."""
@@ -21,27 +17,6 @@ _WIDEST: Final = 1.9
 _FIRST_ROW, _ROW = 44, 40
 
 _TICK: Final = 14  # per cent between two names of an axis: on a phone they need as much
-
-
-@dataclass(frozen=True)
-class _LogScale:
-    """A logarithmic scale of times in seconds, or of rates, and the round ones on it."""
-
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-
-    @classmethod
-    def of(cls, spans: Sequence[tuple[float, float]]) -> _LogScale:
-        """A scale on which all these spans lie."""
-        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        round_ones = (digit * 10.0**power for power in powers for digit in (1, 2, 5))
-        return cls(low, high, tuple(number for number in round_ones if low <= number <= high))
-
-    def at(self, value: float) -> float:
-        """Where a value lies: 0 at the left end, 1 at the right one."""
-        return math.log(value / self.low) / math.log(self.high / self.low) if self.high > self.low else 0.0
 
 
 def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
@@ -56,7 +31,7 @@ def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
                 "top": _FIRST_ROW + _ROW * place,
                 "name": f"{outcome.mac.name}: {words.verdict(outcome)}",
                 "verdict": outcome.verdict.value,
-                "width": round_(min(100.0, 100 * share / _WIDEST)),
+                "width": round(min(100.0, 100 * share / _WIDEST), 3),
                 "cut": share > _WIDEST,
                 "title": f"{outcome.mac.name}: needs {needs}",
             }
@@ -67,9 +42,9 @@ def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
         "lines": [
-            {"at": round_(100 / _WIDEST), "kind": "working", "name": "working set"},
-            {"at": round_(100 * words.LOW / _WIDEST), "kind": "low", "name": f"{words.LOW:g}×"},
-            {"at": round_(100 * words.HIGH / _WIDEST), "kind": "limit", "name": f"{words.HIGH:g}×"},
+            {"at": round(100 / _WIDEST, 3), "kind": "working", "name": "working set"},
+            {"at": round(100 * words.LOW / _WIDEST, 3), "kind": "low", "name": f"{words.LOW:g}×"},
+            {"at": round(100 * words.HIGH / _WIDEST, 3), "kind": "limit", "name": f"{words.HIGH:g}×"},
         ],
         "low": f"{words.LOW:g}",
         "high": f"{words.HIGH:g}",
@@ -88,7 +63,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
     if not widest:
         return None
     for place, (choice, value) in enumerate(zip(choices, values, strict=True)):
-        low, at, high = (round_(100 * part / widest) for part in value or (0.0, 0.0, 0.0))
+        low, at, high = (round(100 * part / widest, 3) for part in value or (0.0, 0.0, 0.0))
         rows.append(
             {
                 "top": _FIRST_ROW + _ROW * place,
@@ -96,7 +71,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
                 "verdict": choice.verdict.value,
                 "timed": value is not None,
                 "low": low,
-                "width": round_(high - low),
+                "width": round(high - low, 3),
                 "at": at,
             }
         )
@@ -110,7 +85,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
         "what": what,
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
-        "ticks": [{"at": round_(100 * tick / widest), "name": f"{tick:,g}{unit}"} for tick in _ticks(widest)],
+        "ticks": [{"at": round(100 * tick / widest, 3), "name": f"{tick:,g}{unit}"} for tick in _ticks(widest)],
     }
 
 
@@ -129,53 +104,3 @@ def _ticks(widest: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(widest))
     step = next(digit * power for digit in (0.2, 0.5, 1, 2, 5) if 100 * digit * power / widest >= _TICK)
     return [step * number for number in range(1, int(0.96 * widest / step) + 1)]
-
-
-def times_drawing(times: Sequence[MacTime]) -> dict[str, Any] | None:
-    """A step on each Mac with its interval, on one logarithmic scale; None where no time is predicted."""
-    timed = [(mac_time.mac.name, mac_time.time) for mac_time in times if mac_time.time is not None]
-    rows = [
-        (
-            "{}: {} ({})".format(name, *estimate(time.seconds, time.low, time.high)),
-            time.low,
-            time.seconds,
-            time.high,
-        )
-        for name, time in timed
-    ]
-    what = "The predicted time of a step and its 80 % interval"
-    return _intervals(rows, "How long a step takes", what, lambda seconds: duration_short(1e9 * seconds))
-
-
-def batch_drawing(batches: Batches) -> dict[str, Any] | None:
-    """Samples a second by batch on one Mac, each with its interval."""
-    rows = [
-        (f"batch {row.batch:,}: {rate(row.samples)} samples a second", row.low, row.samples, row.high)
-        for row in batches.rows
-    ]
-    what = "Predicted samples a second by batch size, and their 80 % interval"
-    return _intervals(rows, f"Samples a second on {batches.mac.name}", what, lambda number: f"{number:,g}/s")
-
-
-def _intervals(
-    values: Sequence[tuple[str, float, float, float]], label: str, what: str, said_as: Callable[[float], str]
-) -> dict[str, Any] | None:
-    """A row for each name with its low, middle and high value, and the names of the axis."""
-    if not values:
-        return None
-    scale = _LogScale.of([(low, high) for _, low, _, high in values])
-    rows = []
-    for place, (said, *three) in enumerate(values):
-        low, at, high = (round_(100 * scale.at(value)) for value in three)
-        rows.append({"top": _FIRST_ROW + _ROW * place, "name": said, "low": low, "width": round_(high - low), "at": at})
-    kept: list[tuple[float, str]] = []
-    for at, name in ((round_(100 * scale.at(tick)), said_as(tick)) for tick in scale.ticks):
-        if 4 <= at <= 96 and (not kept or at - kept[-1][0] >= _TICK):
-            kept.append((at, name))
-    return {
-        "label": f"{label}. {'; '.join(str(row['name']) for row in rows)}. The table has the numbers.",
-        "what": what,
-        "height": _FIRST_ROW + _ROW * len(rows),
-        "rows": rows,
-        "ticks": [{"at": at, "name": name} for at, name in kept],
-    }

@@ -24,6 +24,7 @@ from anymps.plan import (
 )
 from anymps.record import Holding, Moment, Phase
 from anymps.report import _text as text
+from anymps.report._predicted import phase_words
 from anymps.report.document import Column, Table
 from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
 
@@ -149,7 +150,7 @@ def _files(files: Sequence[str]) -> str:
 
 def moment(step: int, phase: Phase) -> str:
     """`step 2, backward`."""
-    return f"{step_name(step)}, {phase.label}"
+    return f"{step_name(step)}, {phase_words()[phase]}"
 
 
 def categories(peak: Moment) -> tuple[tuple[str, int], ...]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from anymps.findings import Finding, Story
 from anymps.record import Meta, OperatorUse
 from anymps.report import _text as text
-from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory import memory_section
 from anymps.report._notes import note, state_of
 from anymps.report._predicted import mac_times, predicted_sentence
 from anymps.report._step import is_idle, step_section, total
-from anymps.report._timeline import timeline_drawing
-from anymps.report._timeline_on_mac import step_bar
+from anymps.report._timeline import time_section, timeline_section
 from anymps.report._words import (
     cost,
     environment,
@@ -31,7 +29,6 @@ from anymps.report.document import (
     Cell,
     Column,
     Document,
-    Drawing,
     Facts,
     Form,
     Items,
@@ -69,16 +66,10 @@ def run_document(
 
     A `brief` one has a line for each finding, and leaves out this machine's own times and the environment.
     """
-    run, judged = story.run, story.judge(findings)
+    run, judged, timed = story.run, story.judge(findings), story.timed
     notes = [
-        note(
-            f"finding-{number}",
-            finding,
-            run.directory,
-            cost=cost(finding, story.timed),
-            seen_in=seen_in(finding, story.processes),
-        )
-        for number, finding in enumerate(findings, 1)
+        note(f"finding-{number}", one, run.directory, cost=cost(one, timed), seen_in=seen_in(one, story.processes))
+        for number, one in enumerate(findings, 1)
     ]
     first, *others = verdict(story, findings, running=running is not None)
     return Document(
@@ -102,16 +93,15 @@ def _sections(
 ) -> Iterator[Section]:
     page = Form.PAGE in forms
     timed = page and not story.judge(findings).stops
-    if timed and (bar := step_bar(story.timed)) is not None:
-        drawn = Drawing("timeline_drawing", bar)
-        yield Section("time", "Where the time goes on the Mac", (drawn,), nav="Time", folded=False)
+    if timed:
+        yield from time_section(story)
     if notes:
         yield _findings(notes)
     if timed:
-        yield from _timeline(timeline_drawing(story), runs_drawing(story.step_sums, on_mac=story.run.on_mac))
+        yield from timeline_section(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
-    yield from memory_section(story, memory_drawing(story.memory) if page else None)
+    yield from memory_section(story, page=page)
     if page:
         yield from _operators(story.operators)
     yield lines_section(story)
@@ -177,33 +167,6 @@ def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, s
     yield "its operators on mps", text.count(share.on_mps) or "0"
     yield "its operators on CPU", text.count(share.on_cpu) or "0"
     yield f"its waits{of_these}", text.count(share.waits) or "0"
-
-
-def _timeline(timeline: Mapping[str, Any] | None, runs: Mapping[str, Any] | None) -> Iterator[Section]:
-    if timeline is None:
-        return
-    columns = (
-        Column("from", "number"),
-        Column("for", "number"),
-        Column("track", left_out=1),
-        Column("what"),
-        Column("where", "path"),
-    )
-    rows = tuple(tuple(row.values()) for row in timeline["table"])
-    left = timeline["left_out"]
-    table = Table(
-        "spans",
-        columns,
-        rows,
-        caption="Phases and waits of this step, in the order of time",
-        rest=f"{left} more are only drawn." if left else "",
-        head=3,
-        fold="The same as a table",
-    )
-    blocks: list[Block] = [Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table]
-    if runs is not None:
-        blocks.append(Drawing("runs_drawing", runs, title="Every step of the run", sentence=runs["sentence"]))
-    yield Section("timeline", "Timeline of host and device", tuple(blocks), "Timeline", folded=False, forms=Form.PAGE)
 
 
 def _findings(notes: Sequence[Note]) -> Section:

@@ -72,7 +72,7 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
     others = [finding for finding in findings if finding is not first]
     if others:
         yield from _table(others, story.run.directory, "Then:" if first is not None else "Findings:")
-    if not judged.stops and (time := time_on_mac(story.timed)):
+    if not judged.stops and (time := time_on_mac(story)):
         yield Text(time)
     if not findings and (told := waits_without_findings(story, findings)):
         yield Text(told)

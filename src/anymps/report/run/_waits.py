@@ -7,15 +7,15 @@ from typing import Final
 
 from anymps._text import percent
 from anymps.findings import Finding, Story, WaitPlace
-from anymps.record import Meta, Site, Wait, WaitQueue
+from anymps.record import Phase, Site, Wait, WaitQueue
 from anymps.report import _text as text
-from anymps.report._predicted import standing_seconds
+from anymps.report._predicted import phase_words, standing_seconds
 from anymps.report.document import Block, Column, Prose, Section, Table
 
 _FIRST: Final = (Column("where", "path"), Column("waits for", wraps=True), Column("a step", "number", left_out=4))
 _HERE: Final = (
     *_FIRST,
-    Column("queued", "number", left_out=3),
+    Column("operators", "number", left_out=3),
     Column("host", "number", left_out=1),
     Column("work", "number", left_out=2),
     Column("cost a step", "number"),
@@ -23,7 +23,7 @@ _HERE: Final = (
 _OWN_TIMES: Final = ("host", "work")
 _ON_MAC: Final = (
     *_FIRST,
-    Column("queued", "number", left_out=3),
+    Column("operators", "number", left_out=3),
     Column("host idle", "number", left_out=5),
     Column("cost a step", "number"),
 )
@@ -56,7 +56,7 @@ def waits_section(story: Story, findings: Sequence[Finding] = (), *, brief: bool
     remarks = (
         *_avoidable(avoidable, directory),
         *(_told_costly(whole, parts, directory) for whole, parts in costly),
-        *_remarks(story.run, hurting, predicted=bool(on_mac), brief=brief),
+        *_remarks(story, hurting, predicted=bool(on_mac), brief=brief),
     )
     blocks: list[Block] = []
     if hurting:
@@ -78,7 +78,7 @@ def waits_section(story: Story, findings: Sequence[Finding] = (), *, brief: bool
 
 def hurting_table(rows: tuple[tuple[str, ...], ...], *, on_mac: bool) -> Table:
     """Those that hurt: with the time that the host is idle where that is predicted for the Mac."""
-    caption = "In the steps, and what had been queued before each"
+    caption = "In the steps, and the operators since the wait before each"
     return Table("waits-hurting", _ON_MAC if on_mac else _HERE, rows, caption=caption)
 
 
@@ -155,8 +155,8 @@ def waits_without_findings(story: Story, findings: Sequence[Finding]) -> str:
     return " ".join(_told_costly(whole, parts, story.run.directory) for whole, parts in _costly(story, others))
 
 
-def queued(queue: WaitQueue) -> str:
-    """`202`, `0 to 302`: median and most operators in the queue; `?` where no queue is known."""
+def _operators(queue: WaitQueue) -> str:
+    """`202`, `0 to 302`: median and most operators since the wait before; `?` where they are not known."""
     if not queue.measured:
         return "?"
     if queue.operators == queue.most_operators:
@@ -164,12 +164,12 @@ def queued(queue: WaitQueue) -> str:
     return f"{queue.operators:,} to {queue.most_operators:,}"
 
 
-def mostly(queue: WaitQueue, directory: str) -> str:
-    """Who queued most of it: `backward of train.py:12`; the empty text if that is not known."""
+def _mostly(queue: WaitQueue, words: Mapping[Phase, str], directory: str) -> str:
+    """Who called most of them: `backward of train.py:12`; the empty text if that is not known."""
     if queue.queued_in is None:
         return ""
     line = f" of {text.place(queue.queued_by, directory)}" if queue.queued_by.known else ""
-    return f"{queue.queued_in.label}{line}"
+    return f"{words[queue.queued_in]}{line}"
 
 
 def _hurting(place: WaitPlace, directory: str, on_mac: Mapping[tuple[str, int], float]) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def _hurting(place: WaitPlace, directory: str, on_mac: Mapping[tuple[str, int], 
         text.place(place.site, directory),
         _kinds(place),
         text.count(place.per_step),
-        queued(queue),
+        _operators(queue),
         *times,
         text.duration_range(*place.cost_per_step_ns),
     )
@@ -197,22 +197,22 @@ def _kinds(place: WaitPlace) -> str:
     return ", ".join(dict.fromkeys(kind.label for kind in place.kinds))
 
 
-def _remarks(run: Meta, hurting: Sequence[WaitPlace], *, predicted: bool, brief: bool) -> list[str]:
+def _remarks(story: Story, hurting: Sequence[WaitPlace], *, predicted: bool, brief: bool) -> list[str]:
     if not hurting:
         return []
-    directory = run.directory
+    directory, words = story.run.directory, phase_words(story)
     remarks = []
-    by = [(text.place(place.site, directory), mostly(place.longest, directory)) for place in hurting]
+    by = [(text.place(place.site, directory), _mostly(place.longest, words, directory)) for place in hurting]
     told = [f"by {who} (before {where})" for where, who in by if who][:3]
     if told:
-        remarks.append(f"Most operators were queued {', '.join(told)}.")
-    meaning = "Queued: operators since the previous wait, median to maximum."
+        remarks.append(f"Most operators were called {', '.join(told)}.")
+    meaning = "Operators: those on mps since the previous wait, median to maximum."
     if predicted:
         meaning += (
             " Host idle: how long the host would wait there in a step on the Mac. Without the wait the GPU still has "
             "that work to do, so a step saves less."
         )
-    elif run.on_mac:
+    elif story.run.on_mac:
         meaning += " Host and work: the host's time between and inside the calls of these operators."
     elif not brief:
         meaning += (
