@@ -9,16 +9,14 @@ from typing import Final
 from anymps._text import base_name, percent
 from anymps.findings._loop import times
 from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.advice import ON_THE_CPU
 from anymps.record import Recording, Site
 from anymps.rules.faults import all_hazards
 
 _WHERE: Final = (
     "runs that something other than this machine's CPU computes: on a Mac, with --kernels real or --substrate cuda"
 )
-_FIX: Final = (
-    "Compute this call on the CPU (`x.cpu()` and back), or work around it. Then report it to PyTorch with these "
-    "numbers and the dtype."
-)
+_FIX: Final = f"{ON_THE_CPU} Then report it to PyTorch with these numbers and the dtype."
 _SOURCE: Final = "recomputed on the CPU from the same inputs, in float64, complex128 or integers"
 
 
