@@ -64,8 +64,8 @@ def _refusals(given: dict[str, Any]) -> Iterator[DtypeRefusal]:
     """The rows that one of the file stands for: a text that names the dtype makes one of each."""
     groups: dict[str, str] = _TABLE["groups"]
     dtypes = [name for word in given["dtypes"].split() for name in groups.get(word, word).split()]
-    range_of = {name: given[name] for name in ("since", "until") if name in given}
-    row = {"operators": given["operators"].split(), **range_of}
+    range_of: dict[str, Any] = {name: given[name] for name in ("since", "until") if name in given}
+    row: dict[str, Any] = {"operators": given["operators"].split(), **range_of}
     if "limit" in given:
         known = OPERATOR_LIMITS[given["limit"]]
         refusal = ranged(DtypeRefusal, {**row, "dtypes": dtypes, "text": BackendText(known.error, known.text)})
