@@ -165,11 +165,16 @@ def add_to_cache(folder: Path, texts: Mapping[str, str], *releases: str) -> dict
     return {"ANYMPS_CACHE_DIR": str(folder)}
 
 
-def needs_kernels(release: str, *, installed: str = "") -> None:
-    """Skips the test where the kernels of a release have not been added, or the installed torch is another one."""
+def has_kernels(release: str, *, installed: str = "") -> bool:
+    """Whether the kernels of a release have been added, and the installed torch is this one."""
     from anymps.kernels import added_releases
     from anymps.rules import installed_torch
 
-    if release not in added_releases() or not str(installed_torch().version).startswith(installed):
+    return release in added_releases() and str(installed_torch().version).startswith(installed)
+
+
+def needs_kernels(release: str, *, installed: str = "") -> None:
+    """Skips the test where there are none such."""
+    if not has_kernels(release, installed=installed):
         pytest.skip(f"the Metal kernels of torch {release} have not been added, or another torch is installed")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")

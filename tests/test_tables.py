@@ -27,7 +27,10 @@ else:
     import tomli as tomllib
 
 SOURCE = Path(anymps.__file__).parent
-RULES = ("alerts", "device_checks", "families", "faults/faults", "limits", "metal_kernels", "waits")
+RULES = (
+    *("alerts", "device_checks", "dtypes", "families", "faults/faults", "limits", "metal_dtypes", "metal_kernels"),
+    "waits",
+)
 TABLES = {"findings/advice/reads", "findings/rules/shaders", "mac/chips", *(f"rules/{name}" for name in RULES)}
 
 

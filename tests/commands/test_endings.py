@@ -258,7 +258,7 @@ def test_a_batch_that_a_worker_could_not_send() -> None:
     assert finding.what == (
         "A worker of the DataLoader gave a batch on mps: torch raised RuntimeError: _share_fd_: only available on CPU"
     )
-    assert finding.fix == "Return CPU tensors from the data set, and move each batch in the loop: `x.to(device)`."
+    assert finding.fix == "Keep the data set on the CPU, and move each batch in the loop: `x.to(device)`."
 
 
 def test_a_model_that_a_process_is_given() -> None:
@@ -314,7 +314,7 @@ def test_torch_raised_something_of_any_device() -> None:
     )
     assert finding.fix == (
         'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises only on '
-        "mps, run this line on the CPU."
+        "mps, run this call on the CPU: `.cpu()` before it, `.to(device)` after it."
     )
     assert verdict(Story.of(recording), [finding])[0] == "The script ended with RuntimeError at train.py:9."
 

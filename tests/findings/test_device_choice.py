@@ -171,7 +171,7 @@ def test_a_choice_of_cuda_that_is_no_device() -> None:
         file="/p/gan.py", line=39, source="cuda = True if torch.cuda.is_available() else False", chosen=True
     )
     assert finding.fix == (
-        'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then '
+        'Prefer mps where the device is chosen: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then '
         "write "
         "`.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
     )
@@ -205,8 +205,8 @@ def test_a_choice_over_several_lines(tmp_path: Path, lines: str, new: str) -> No
          "Put a branch for mps before this one: `if torch.backends.mps.is_available():`. In it, do with mps what this "
          "one does with CUDA. This one then begins with `elif`, so other machines behave as before."),
         ('"cuda:1"',
-         'Put mps before the device that is chosen now: `"mps" if torch.backends.mps.is_available() else`. Other '
-         "machines behave as before."),
+         'Prefer mps where the device is chosen: put `"mps" if torch.backends.mps.is_available() else` before it. '
+         "Other machines behave as before."),
     ],
 )  # fmt: skip
 def test_a_choice_that_stays_in_words(source: str, fix: str) -> None:
@@ -234,7 +234,7 @@ def test_nothing_ran_and_nothing_chose() -> None:
     assert finding.what == "The script never named a device, so everything stayed on the CPU."
     assert (
         finding.fix
-        == 'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.'
+        == 'Prefer mps where the device is chosen: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.'
     )
 
 
@@ -265,8 +265,8 @@ def test_what_is_to_be_moved(tmp_path: Path) -> None:
     builder = RecordingBuilder(meta={**META, **facts})
     (finding,) = (each for each in find(builder.close()) if each.id == "MPS002")
     assert finding.fix == (
-        'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
-        "the model at train.py:3, and each batch at train.py:7: `.to(device)`."
+        'Prefer mps where the device is chosen: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then '
+        "move the model at train.py:3, and each batch at train.py:7: `.to(device)`."
     )
     assert [site.line for site in finding.related_sites] == [3, 7]
 
@@ -300,8 +300,8 @@ def test_a_loop_over_numbers_has_no_batch(tmp_path: Path) -> None:
     facts = {"device_choice": choice, "unmoved": unmoved}
     (finding,) = (each for each in find(RecordingBuilder(meta={**META, **facts}).close()) if each.id == "MPS002")
     assert finding.fix == (
-        'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
-        "the model at train.py:3, and each batch at train.py:7: `.to(device)`. On the device, create the tensors "
+        'Prefer mps where the device is chosen: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then '
+        "move the model at train.py:3, and each batch at train.py:7: `.to(device)`. On the device, create the tensors "
         "made at "
         "train.py:8 and train.py:12: `device=device`."
     )

@@ -225,9 +225,7 @@ def test_read_by_the_optimizer() -> None:
     """MPS201: a read inside the optimizer's step is mended by the fused optimizer."""
     finding = only(loop(waiting("optimizer.step()", Wait.ITEM, phase=Phase.OPTIMIZER)))
     assert (finding.id, finding.what) == ("MPS201", "The optimizer read a value back once a step.")
-    assert finding.fix == (
-        "Use the fused optimizer: `AdamW(..., fused=True)`, with the learning rate as a Python number."
-    )
+    assert finding.fix == "Pass `fused=True` to the optimizer, and the learning rate as a Python number."
 
 
 @pytest.mark.parametrize(

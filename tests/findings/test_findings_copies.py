@@ -15,6 +15,8 @@ from anymps.report.run._waits import waits_section
 from rule_loops import LIBRARY, META, Extra, ids, loop, only
 from timed_steps import Steps
 
+BUFFER = "In a module make it a buffer (`register_buffer`), which the module's `.to()` moves."
+
 
 def round_trips(*operators: str, every: int = 1, file: str = "train.py", via: str = "", **meta: object) -> Extra:
     """A tensor of 1 MB that goes to the CPU and comes back, in every `every`-th step."""
@@ -136,7 +138,7 @@ def test_made_on_the_cpu() -> None:
         finding.what
         == "The tensor that `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
     )
-    assert finding.fix == "Create it on the device of the tensors that it is used with: `device=`."
+    assert finding.fix == "Create it on the device (`device=x.device`)."
     assert finding.cost_ns == (round(10 * 100_000 + 4000 / 75), round(10 * 480_000 + 4000 / 40))
 
 
@@ -181,20 +183,19 @@ def test_made_and_moved_on_one_line() -> None:
         ),
         (
             'torch.zeros(3, device="cpu")', False, 'x + torch.zeros(3, device="cpu").to(x.device)',
-            "Create it on the device of the tensors that it is used with: `device=`.",
+            "Create it on the device (`device=x.device`).",
         ),
         (
             "torch.zeros(3, **options)", False, "x + torch.zeros(3, **options).to(x.device)",
-            "Create it on the device of the tensors that it is used with: `device=`.",
+            "Create it on the device (`device=x.device`).",
         ),
         (
             "torch.tensor([2.0])", False, "",
-            "Create it once, before the loop or as a buffer of the module (`register_buffer`).",
+            f"Create it once, before the loop. {BUFFER}",
         ),
         (
             "torch.tensor([t])", False, "",
-            "If its values never change, create it once, before the loop or as a buffer of the module "
-            "(`register_buffer`).",
+            f"If its values never change, create it once, before the loop. {BUFFER}",
         ),
     ],
 )  # fmt: skip
@@ -229,7 +230,7 @@ def test_made_up_data() -> None:
 def test_a_random_order_is_no_data() -> None:
     """MPS404: it is an index, which is to be drawn on the device."""
     finding = only(loop(born("torch.randperm(n)")))
-    assert (finding.id, finding.fix) == ("MPS404", "Draw the order on the device: `torch.randperm(n, device=device)`.")
+    assert (finding.id, finding.fix) == ("MPS404", "Create it on the device: `torch.randperm(n, device=device)`.")
     assert ids(loop(born("torch.ones(32, 1)"))) == ["MPS404"]
 
 
@@ -266,10 +267,7 @@ def test_a_tensor_copied_in_every_step() -> None:
     finding = only(loop(constants("self.mask", module="Net.masked")))
     assert (finding.id, finding.count, finding.per_step) == ("MPS406", 10, 1.0)
     assert finding.what == "`self.mask` was copied to mps from the CPU in every step, and had not changed."
-    assert finding.fix == (
-        'Write `self.register_buffer("mask", ..., persistent=False)` where the module makes it; `.to()` of the module '
-        "then moves it, once."
-    )
+    assert finding.fix == (f'{BUFFER} Write `self.register_buffer("mask", ..., persistent=False)` where it is made.')
     assert finding.cost_ns == (1_000_009, 4_800_016)
 
 
@@ -377,7 +375,7 @@ def test_many_copies() -> None:
     assert (finding.id, finding.severity, finding.per_step) == ("MPS412", Severity.WARNING, 4.0)
     assert finding.fix == (
         "Make one tensor on the CPU of those with the same shape and dtype (`torch.stack`) and copy that; `unbind` "
-        "takes it apart on mps. Or keep the data set on mps, if it fits, and take the batch there."
+        "takes it apart on mps. If it fits, keep the data set on mps and take the batch there."
     )
     assert ids(copying(512, products=1, times=3)) == []
     finding = only(copying(*[512] * 4, products=1))  # at one line each

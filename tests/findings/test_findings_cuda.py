@@ -89,7 +89,7 @@ def test_a_device_that_is_chosen_elsewhere() -> None:
     assert (finding.count, finding.change, [site.line for site in finding.related_sites]) == (2, None, [2])
     assert finding.what == "2 lines use a device that was chosen elsewhere as CUDA, and mps answered."
     assert finding.fix == (
-        "Choose mps first where the device is named, such as in an option's default. What uses the device can stay."
+        "Prefer mps where the device is chosen, such as in an option's default. What uses the device can stay."
     )
 
 

@@ -29,13 +29,13 @@ def found(*inputs: str, source: str = "x = data[order]", file: str = "train.py",
         (
             "x = data[order[i : i + 2]]",
             "The index `order` is on the CPU, and was copied to mps once a step.",
-            "Make `order` on the device, or move it there once, before the loop; `torch.randperm(n, device=device)` "
-            "draws there.",
+            "Create `order` on the device, or copy it to mps once, before the loop; `torch.randperm(n, "
+            "device=device)` draws there.",
         ),
         (
             "x, y = data[a], labels[b]",
             "An index is on the CPU, and was copied to mps once a step.",
-            "Make the index on the device, or move it there once, before the loop; "
+            "Create the index on the device, or copy it to mps once, before the loop; "
             "`torch.randperm(n, device=device)` draws there.",
         ),
     ],

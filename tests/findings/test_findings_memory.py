@@ -86,8 +86,8 @@ def test_out_of_memory_in_a_package_names_the_call() -> None:
 
 KEPT = (
     "Results that the same lines make again and again stay alive, and take the most memory: a list or a running sum "
-    "keeps them, and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
-    "`.detach().cpu()`, and use `torch.no_grad()` where nothing is trained."
+    "keeps them, and with them all that their backward would need. Keep numbers, not tensors: `.item()` now "
+    "and then, or `.detach().cpu()` for what must be kept. Use `torch.no_grad()` where nothing is trained."
 )
 
 
@@ -329,11 +329,12 @@ def test_a_loss_added_up_with_its_graph() -> None:
     [
         (
             True, "`total` keeps the graph of every step. After each step",
-            "Give `total` tensors without their graph: `.detach()`, or compute them under `torch.no_grad()`.",
+            "Keep tensors without their graph in `total`, as by `total = total + loss.detach()`, or compute them under "
+            "`torch.no_grad()`.",
         ),
         (
             False, "`total` keeps more tensors with every step. After each step",
-            "Keep numbers in `total`, read now and then, or copies on the CPU: `.detach().cpu()`.",
+            "Keep numbers in `total`, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept.",
         ),
     ],
 )  # fmt: skip

@@ -69,7 +69,7 @@ def test_unfused_optimizer_under_a_scaler(version: str, expected: list[str]) -> 
     assert ids(loop(extra, meta={**META, "torch_version": version})) == expected
 
 
-FUSED = "Give it a fused optimizer, which checks that on the device: `AdamW(..., fused=True)`."
+FUSED = "Pass `fused=True` to the optimizer, which then checks that on the device: `AdamW(..., fused=True)`."
 EMULATED = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305)."
 OTHER_DTYPE = "Train in bfloat16 or float32, which need no GradScaler."
 

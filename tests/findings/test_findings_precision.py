@@ -211,7 +211,7 @@ with torch.autocast("cpu"):
         "`torch.autocast` was asked for cpu, and the program computes on mps. The device is that of `device_type`, "
         "which train.py:1 sets."
     )
-    assert named.fix == "Set `device_type` to the type of the device that the tensors are on, such as `x.device.type`."
+    assert named.fix == "Set `device_type` to the type of the tensors' device: `x.device.type`."
     assert other.what == "`torch.autocast` was asked for cpu, and the program computes on mps."
 
 

@@ -57,7 +57,7 @@ def test_missing_operator_without_known_equivalent() -> None:
     )
 
 
-CPU = "Compute it on the CPU: `.cpu()` before the call, `.to(device)` after it."
+CPU = "Run this call on the CPU: `.cpu()` before it, `.to(device)` after it."
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_tensor_that_was_moved_for_cuda_alone() -> None:
         (
             {"name": "self.scale", "expression": "torch.ones(3)"},
             "Move `self.scale` to the device of the others: `.to(device)`. "
-            "In a module, register it with `register_buffer`: the module's `.to(device)` then moves it too.",
+            "In a module make it a buffer (`register_buffer`), which the module's `.to()` moves.",
         ),
         (
             {"name": "self.scale", "expression": "nn.Parameter(torch.ones(3))"},
@@ -322,7 +322,7 @@ def test_tensor_that_was_moved_for_cuda_alone() -> None:
         ),
         (
             {"name": "self.scale", "expression": "torch.ones(3)", "kept": "buffer"},
-            "It is a buffer of its module: move the module before this line, `.to(device)`.",
+            "It is a buffer of its module: move the module to mps before this line.",
         ),
         (
             {"name": "x", "expression": "torch.Tensor([1.0])", "default_device": "mps"},
@@ -341,7 +341,7 @@ def test_tensor_that_was_moved_for_cuda_alone() -> None:
                 "default_device": "mps",
             },
             "The default device does not reach `Tensor`. "
-            "It is a parameter of its module: move the module before this line, `.to(device)`.",
+            "It is a parameter of its module: move the module to mps before this line.",
         ),
         (
             {"name": "w[0]", "expression": "nn.Parameter(torch.FloatTensor(4).fill_(1))", "default_device": "mps"},

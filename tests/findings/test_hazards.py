@@ -13,9 +13,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import anymps
-import hazard_cases
 from anymps.device import enforce_hazards, native, state
-from anymps.findings import RULES, Finding, Severity, find
+from anymps.findings import Finding, Severity, find
 from anymps.findings.rules._known_faults import MARK
 from anymps.record import Fate, Flag, Phase, RecordingBuilder
 from anymps.rules.faults import (
@@ -27,7 +26,7 @@ from anymps.rules.faults import (
     hazards_with_kernels,
 )
 from device.compare import text_of
-from hazard_cases import CASES, M1, M3, TABLE, Call, Case, F, kernel, last, on, wide
+from hazard_cases import FIRST, M1, M3, TABLE, F, calls, enforce, last, on, run, wide
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -35,7 +34,6 @@ pytestmark = pytest.mark.usefixtures("virtual_device")
 TEXTS = Path(__file__).parents[1] / "data" / "hazard_findings.txt"
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 SOURCES = ("native", "observer")
-NAMES = [f"{case.id} on torch {case.torch}" for case in CASES]
 
 
 @pytest.fixture(autouse=True)
@@ -48,45 +46,11 @@ def own_hazards(virtual_device: torch.device) -> Iterator[None]:
     enforce_hazards(hazards(torch.__version__, mac.macos, mac.metal_family))
 
 
-def met(case: Case, call: Call, source: str) -> list[Finding]:
-    """The findings of this family for one call in a recording."""
-    case.enforce()
-    with anymps.record(source=source) as capture:
-        call()
+def met(code: str, source: str, *refusals: type[Exception]) -> list[Finding]:
+    """The findings of this family for one call in a recording, which the device may refuse so."""
+    with anymps.record(source=source) as capture, contextlib.suppress(*refusals):
+        run(code)
     return [finding for finding in find(capture.recording) if finding.id.startswith("MPS6")]
-
-
-ENDS_AT_ONCE = ("MPS674",)
-
-
-@pytest.mark.filterwarnings("ignore:.*deterministic")
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_a_call_that_meets_a_fault_is_a_finding(case: Case, source: str) -> None:
-    """Once, at the line of the case, by the right rule and no other."""
-    if case.id in ENDS_AT_ONCE and source == "observer":
-        pytest.skip("a Mac's process is gone before an observer can tell")
-    found = met(case, case.call, source)
-    assert [finding.id for finding in found] == [case.id]
-    assert [(finding.site.file, finding.count) for finding in found] == [(hazard_cases.__file__, 1)]
-
-
-@pytest.mark.parametrize(("size", "expected"), [(3, ["MPS630"]), (4, [])])
-def test_the_backward_of_uneven_windows(size: int, expected: list[str]) -> None:
-    """MPS630: by the sizes of the gradient, also where the forward was computed elsewhere."""
-    values, places = nn.functional.adaptive_max_pool2d(torch.rand(1, 2, 5, 5), size, return_indices=True)
-    arguments = (torch.ones_like(values).to("mps"), on(1, 2, 5, 5), places.to("mps"))
-    case = Case("MPS630", lambda: torch.ops.aten.adaptive_max_pool2d_backward(*arguments), ())
-    assert [finding.id for finding in met(case, case.call, "native")] == expected
-
-
-@pytest.mark.filterwarnings("ignore:.*deterministic")
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_a_call_nearly_the_same_is_none(case: Case, source: str) -> None:
-    """Nothing is said of calls that a Mac computes right."""
-    for number, near in enumerate(case.near):
-        assert [finding.id for finding in met(case, near, source)] == [], number
 
 
 # What is too large for any machine, or for a test: the operator is asked, not run.
@@ -109,6 +73,55 @@ SHAPES: tuple[tuple[str, str, str, tuple[Any, ...], tuple[Any, ...]], ...] = (
 )  # fmt: skip
 
 
+OTHER_RELEASE = {"MPS604": "this release refuses the copy", "MPS660": "this release decomposes on the CPU alone"}
+OF_A_RECORDING = {"MPS673", "MPS681"}  # no call shows them, as below
+TOO_LARGE = {row[0] for row in SHAPES} - OTHER_RELEASE.keys()
+EXAMPLES = [(identity, bug.example) for identity, bug in FIRST.items() if identity not in TOO_LARGE | OF_A_RECORDING]
+OF_THE_DEVICE = {
+    "MPS618": "only the values show it",
+    "MPS674": "a Mac's process is gone before an observer can tell",
+}
+SEVERAL = {"MPS630": ["MPS630"] * 2, "MPS635": ["MPS634", "MPS635"]}
+"""Examples with a forward and a backward, each with a bug."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("identity", "code"), [*EXAMPLES, *calls("also")])
+def test_a_call_that_meets_a_fault_is_a_finding(identity: str, code: str, source: str) -> None:
+    """Once, at its line, by the right rule and no other."""
+    if identity in OTHER_RELEASE and RELEASE != (2, 14):
+        pytest.skip(OTHER_RELEASE[identity])
+    if identity in OF_THE_DEVICE and source == "observer":
+        pytest.skip(OF_THE_DEVICE[identity])
+    enforce(identity)
+    found = met(code, source, RuntimeError)
+    several = SEVERAL.get(identity, [identity]) if code == FIRST[identity].example else [identity]
+    assert [finding.id for finding in found] == several
+    assert {finding.count for finding in found} == {code.count("lstm(x)") or 1}
+    assert {Path(finding.site.file).name for finding in found} <= {"example.py", "hazard_cases.py"}
+
+
+@pytest.mark.parametrize(("size", "expected"), [(3, ["MPS630"]), (4, [])])
+def test_the_backward_of_uneven_windows(size: int, expected: list[str]) -> None:
+    """MPS630: by the sizes of the gradient, also where the forward was computed elsewhere."""
+    values, places = nn.functional.adaptive_max_pool2d(torch.rand(1, 2, 5, 5), size, return_indices=True)
+    arguments = (torch.ones_like(values).to("mps"), on(1, 2, 5, 5), places.to("mps"))
+    enforce("MPS630")
+    with anymps.record() as capture:
+        torch.ops.aten.adaptive_max_pool2d_backward(*arguments)
+    assert [finding.id for finding in find(capture.recording) if finding.id.startswith("MPS6")] == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*deterministic")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("identity", "code"), calls("near"))
+def test_a_call_nearly_the_same_is_none(identity: str, code: str, source: str) -> None:
+    """Nothing is said of calls that a Mac computes right."""
+    enforce(identity)
+    assert met(code, source) == []
+
+
 def made(argument: Any) -> Any:
     """A tensor on mps for `mps float32[2, 3]`, and for each of a list; anything else as it is."""
     if isinstance(argument, list):
@@ -127,41 +140,10 @@ def test_sizes_that_no_test_can_run(
     """The recognition is a function of sizes and dtypes: just above the limit, and just not."""
     if identity == "MPS660" and RELEASE < (2, 14):
         pytest.skip("this release computes decompositions on the CPU alone")
-    Case(identity, print, (), version).enforce()
+    enforce(identity, version)
     ask = native().hazards_of
     assert identity in ask(operator, tuple(made(argument) for argument in met_by))
     assert identity not in ask(operator, tuple(made(argument) for argument in near))
-
-
-def test_every_fault_is_proved() -> None:
-    """Each row has a case here, in this process or by its sizes; what no call shows has tests of its own."""
-    proved = {case.id for case in CASES} | {row[0] for row in SHAPES} | {"MPS618", "MPS673", "MPS681"}
-    assert {hazard.id for hazard in all_hazards()} == proved
-
-
-FIRST = {hazard.id: hazard for hazard in reversed(all_hazards())}
-TOO_LARGE = {"MPS616", "MPS652", "MPS653", "MPS654", "MPS655", "MPS658"}
-OF_A_RECORDING = {"MPS673", "MPS681"}  # no call shows them, as below
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("identity", sorted(FIRST.keys() - TOO_LARGE - OF_A_RECORDING))
-def test_an_example_meets_its_fault(identity: str) -> None:
-    """What the page of a bug shows gives its finding, where this release of torch can be made to run it."""
-    if identity in ("MPS604", "MPS660") and RELEASE != (2, 14):
-        pytest.skip("this release refuses the copy, or computes decompositions on the CPU")
-    hazard = FIRST[identity]
-    names: dict[str, Any] = {"torch": torch, "F": F, "device": "mps"}
-    macos = hazard.macos[0][0] if hazard.macos else (26, 4)
-    family = min(hazard.metal_families, default=M3)
-
-    def run() -> None:
-        with contextlib.suppress(RuntimeError):
-            exec(hazard.example, names)
-        torch.use_deterministic_algorithms(False)
-
-    found = met(Case(identity, run, (), f"{hazard.until[0]}.{hazard.until[1]}.0", macos, family), run, "native")
-    assert identity in {finding.id for finding in found}
 
 
 def test_every_fault_has_an_example() -> None:
@@ -383,21 +365,26 @@ def test_the_results_are_right() -> None:
 
 def test_the_words_of_the_refusals() -> None:
     """What would abort a Mac raises here, and says whose words they are; a refusal of MPS has its own words."""
-    Case("MPS628", print, ()).enforce()
+    enforce("MPS628")
     strided = on(1, 3, 3, 3, 2).permute(0, 4, 1, 2, 3)
     assert text_of(RuntimeError, nn.BatchNorm3d(2).to("mps"), strided) == (
         "anymps: batch norm of a 5-D tensor that is not contiguous ends the process on a Mac (uncaught "
         "NSRangeException, pytorch issue 190645); this exception is anymps' own. Normalise `x.contiguous()`."
     )
-    assert text_of(RuntimeError, kernel, 0.5) == "scaled_dot_product_attention for MPS does not support dropout."
-    Case("MPS625", print, (), macos=(15, 0)).enforce()
+    q = on(1, 2, 4, 8)
+    attention = torch.ops.aten._scaled_dot_product_attention_math_for_mps
+    assert (
+        text_of(RuntimeError, lambda: attention(q, q, q, dropout_p=0.5))
+        == "scaled_dot_product_attention for MPS does not support dropout."
+    )
+    enforce("MPS625", "2.13.0", (15, 0))
     text = text_of(NotImplementedError, F.conv1d, on(1, 1, 65540), on(1, 1, 3))
     assert text == "Output channels > 65536 not supported at the MPS device. "
 
 
 def test_a_fault_of_a_backward_is_at_its_forwards_line() -> None:
     """The gradient's call is found at the line of the forward one, in its module, in the backward phase."""
-    Case("MPS627", print, ()).enforce()
+    enforce("MPS627")
     norm = nn.BatchNorm2d(3).to("mps")
     with anymps.record() as capture:
         loss = norm(last(on(2, 3, 4, 4, grad=True))).mean()  # here
@@ -418,7 +405,7 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_fault_in_a_recomputed_block_is_at_its_own_line(source: str) -> None:
     """A checkpoint computes its block again while the backward of a later line runs; the call's line is its own."""
-    Case("MPS605", print, ()).enforce()
+    enforce("MPS605")
     block = Scaled()
     with anymps.record(source=source) as capture:
         checkpoint(block, on(3, grad=True), use_reentrant=False).mean().backward()
@@ -426,13 +413,6 @@ def test_a_fault_in_a_recomputed_block_is_at_its_own_line(source: str) -> None:
     # The forward, the recomputation, and the gradient, which is a product with the same scalar.
     assert (found.count, found.phases, found.modules) == (3, (Phase.FORWARD, Phase.BACKWARD), ("Scaled",))
     assert found.site.source.endswith("# scaled")
-
-
-def test_a_rule_for_every_fault() -> None:
-    """All rules of the family are registered; those of `--check-numbers` are of no fault that is known before."""
-    numbers = {"MPS695", "MPS696", "MPS697", "MPS698"}
-    without_example = {identity for identity, rule in RULES.items() if not rule.example}
-    assert {hazard.id for hazard in all_hazards()} | numbers == without_example
 
 
 def of_operator(known: tuple[Hazard, ...], operator: str) -> set[str]:

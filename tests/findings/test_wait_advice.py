@@ -14,8 +14,8 @@ TOGETHER = (
     "Compute on the CPU what the program needs as a number in every step."
 )
 SIZE = (
-    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and a mask: a sum is "
-    "`torch.where(mask, x, 0).sum()`, a mean is that divided by `mask.sum()`."
+    "A size or an index is a Python number: compute it on the CPU. Or: Keep the mask instead of indexing: a sum "
+    "is `torch.where(mask, x, 0).sum()`, a mean is that divided by `mask.sum()`."
 )
 SELDOM = ". If the test only reports or ends the run: test the count every 10 steps or once an epoch."
 DECIDE = "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 10 steps."
@@ -172,7 +172,7 @@ def test_a_metric_of_a_library() -> None:
             "Hand the tensor over, `self.log('loss', loss.detach())`: Lightning keeps it on the device and reads it "
             "every `log_every_n_steps`.",
         ),
-        ("text = print(", "Print or log every 10 steps, by the loop's own counter."),
+        ("text = print(", "Print or log every 10 steps."),
     ],
 )
 def test_a_value_that_is_shown(source: str, fix: str) -> None:
@@ -231,7 +231,7 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
         ),
         (
             "total += loss.cpu()",
-            "Add up on the device, `total = total + loss.detach()`, and copy `total` after the loop.",
+            "Add up on the device, `total = total + loss.detach()`, and read `total` every 10 steps or after the loop.",
         ),
         (
             "ema[k] = ema[k] * 0.99 + v.cpu() * 0.01",
@@ -257,7 +257,7 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
         ),
         (
             "send(x.cpu(), y.cpu())",
-            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 10 steps.",
+            "Keep results on the device, `.detach()`, and read them together every 10 steps or after the loop.",
         ),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_copy_in_a_sum_over_several_lines() -> None:
     finding = advice(text.splitlines()[0], Wait.COPY_TO_CPU, operator="aten::copy_", around=f"x = 1\ny = 2\n{text}")
     assert finding.fix == (
         "Add up on the device, `correct = correct + (lam * predicted.eq(a).detach().sum() + (1 - lam) * "
-        "predicted.eq(b).detach().sum())`, and copy `correct` after the loop."
+        "predicted.eq(b).detach().sum())`, and read `correct` every 10 steps or after the loop."
     )
 
 
@@ -297,7 +297,7 @@ def test_an_allocation_that_did_not_fit() -> None:
     assert (finding.id, finding.what, finding.fix) == (
         "MPS206",
         "An allocation that did not fit made the host wait, and gave all cached memory back once a step.",
-        "Train with less memory: a smaller batch, or activation checkpointing for the largest blocks (MPS501).",
+        "Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
     )
 
 

@@ -100,7 +100,7 @@ def test_validation_between_steps(rounds: int, expected: int) -> None:
         ),
         (
             "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU,
-            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 10 steps.",
+            "Keep results on the device, `.detach()`, and read them together every 10 steps or after the loop.",
         ),
     ],
 )  # fmt: skip
@@ -116,7 +116,7 @@ def test_results_that_an_inference_prints() -> None:
     run.builder = RecordingBuilder(meta={"torch_version": "2.13.0", "virtual": True, "loop": "inference"})
     (finding,) = looping(run.rounds(12, "print(out.argmax(-1).item())"))
     assert finding.fix == (
-        "Keep the results of several rounds on the device and print them together: one wait, not one each."
+        "Keep results on the device, and print those of several rounds together: one wait, not one each."
     )
 
 

@@ -57,6 +57,8 @@ class Example:
 
     They may be indented as the code around them. `better` says what to replace in `bad` to make it good. `fallback`,
     `check_shaders`, `cuda_as_mps` and `alone` are settings of `anymps run`, `mac` is the Mac to run on.
+    `numbers`: PyTorch's own kernels compute, and every number is compared with the CPU's. `releases` are those of torch
+    that `bad` fails in, in words, where these are not all that the rule applies to.
     """
 
     bad: str
@@ -66,7 +68,9 @@ class Example:
     check_shaders: bool = False
     cuda_as_mps: bool = False
     alone: bool = False
+    numbers: bool = False
     mac: str = "M3 Pro 18GB"
+    releases: str = ""
 
     def __post_init__(self, better: Mapping[str, str]) -> None:
         bad, good = (textwrap.dedent(half).strip() + "\n" for half in (self.bad, self.good or self.bad))
@@ -79,7 +83,9 @@ class Example:
     def variables(self) -> dict[str, str]:
         """The environment that both halves run in."""
         names = ("fallback", "alone", "cuda_as_mps", "check_shaders")
-        return {variable_of(name): "1" for name in names if getattr(self, name)}
+        switches = {variable_of(name): "1" for name in names if getattr(self, name)}
+        checks = {"kernels": "real", "check_numbers": "all"} if self.numbers else {}
+        return switches | {variable_of(name): value for name, value in checks.items()}
 
     @property
     def setup(self) -> str:

@@ -57,6 +57,7 @@ def _example(rule: Rule) -> list[str]:
         _code(example.good),
         "Setup for both:",
         _code(example.setup),
+        *(["## Affected releases", f"{example.releases}."] if example.releases else []),
     ]
 
 

@@ -12,6 +12,28 @@ from anymps.findings.advice._optimizers import (
     made_at,
     scaler_advice,
 )
+from anymps.findings.advice._remedies import (
+    AT_TOP_LEVEL,
+    BUFFER,
+    CPU_DATA_SET,
+    DATA_SET_ON_MPS,
+    EVERY_10,
+    EVERYWHERE,
+    FIXED_SIZES,
+    FUSED,
+    LESS_MEMORY,
+    MAIN_GUARD,
+    ON_DEVICE,
+    ON_THE_CPU,
+    PREFER_MPS,
+    PRINT_EVERY_10,
+    WAITS,
+    add_up,
+    index_on_device,
+    keep_numbers,
+    move_module,
+    without_graph,
+)
 from anymps.findings.advice._user_line import UserLine
 from anymps.findings.advice._wait_advice import (
     anomaly_advice,

@@ -11,6 +11,7 @@ from anymps.findings._costs import ITEM
 from anymps.findings._loop import is_library
 from anymps.findings._release import known_fault, release_of
 from anymps.findings.advice._library_advice import Advice
+from anymps.findings.advice._remedies import FUSED
 from anymps.record import Noted, Optimizer, Recording, Site
 from anymps.rules.faults import GRAD_SCALER
 
@@ -59,8 +60,7 @@ def scaler_advice(recording: Recording) -> Advice:
     what = "GradScaler read whether a gradient was infinite"
     optimizers = recording.optimizers()
     if optimizers and all(map(could_be_fused, optimizers)) and fused_heeds_scaler(recording):
-        name = optimizers[0].name
-        fix = f"Give it a fused optimizer, which checks that on the device: `{name}(..., fused=True)`."
+        fix = f"{FUSED}, which then checks that on the device: `{optimizers[0].name}(..., fused=True)`."
     elif emulates_bfloat16(recording):
         fix = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305)."
     else:

@@ -12,6 +12,7 @@ from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine, number
 from anymps.findings.advice._equivalents import base_name
 from anymps.findings.advice._library_advice import Advice, in_library
+from anymps.findings.advice._remedies import KEEP_MASK, PRINT_EVERY_10, SELDOM_TEST, add_up
 from anymps.findings.advice._user_line import UserLine, collected, every_10, given_to_environment, without_read
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Phase, Site
@@ -44,20 +45,19 @@ _ELEMENTS: Final = (
     "Read what the loop does not change once before it, a tensor by `x.tolist()` and a list of tensors by "
     "`torch.stack(xs).tolist()`, and go over those numbers: one wait instead of {} a step."
 )
-_SIZE: Final = (
-    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and a mask: a sum is "
-    "`torch.where(mask, x, 0).sum()`, a mean is that divided by `mask.sum()`."
-)
-INSTEAD: Final[dict[str, str]] = read_table(__file__, "reads.toml")["instead"]
+_SIZE: Final = f"A size or an index is a Python number: compute it on the CPU. Or: {KEEP_MASK}"
+_INSTEAD: Final[dict[str, str]] = {
+    name: fix.format(mask=KEEP_MASK, seldom=SELDOM_TEST)
+    for names, fix in read_table(__file__, "reads.toml")["instead"].items()
+    for name in names.split()
+}
 """What to write instead of an operator that reads back inside, by its base name."""
 
 _LOSS: Final = re.compile(r"\b(?:cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_f\w*)\(")
-_SELDOM: Final = "If the test only reports or ends the run"
 _MASKED: Final = ("index", "_index_put_impl_", "masked_select")
 _IGNORED: Final = (
     "For a classification loss, mark the excluded targets, `y.masked_fill(~mask, -100)`, and index neither tensor: "
-    "-100 is `ignore_index`, so the mean is over the others. Otherwise divide `torch.where(mask, x, 0).sum()` by "
-    "`mask.sum()`."
+    f"-100 is `ignore_index`, so the mean is over the others. Otherwise: {KEEP_MASK}"
 )
 
 
@@ -66,7 +66,7 @@ def instead_of(operators: Sequence[str], code: str) -> str:
     names = [base_name(operator) for operator in operators]
     if _LOSS.search(code) and any(name in _MASKED for name in names):
         return _IGNORED
-    return next((INSTEAD[name] for name in names if name in INSTEAD), "")
+    return next((_INSTEAD[name] for name in names if name in _INSTEAD), "")
 
 
 def shows(line: AtLine) -> bool:
@@ -98,7 +98,7 @@ def show_advice(line: AtLine) -> Advice:
     if re.search(r"\.set_(?:postfix|postfix_str|description)\(", code.code):
         return _seldom(what, "Set it every 10 steps")
     if isinstance(code.statement, ast.Expr) or shown_by(line.site) is not None:
-        return _seldom(what, "Print or log every 10 steps")
+        return _seldom(what, PRINT_EVERY_10)
     return Advice(what)
 
 
@@ -136,9 +136,7 @@ def copy_advice(line: AtLine) -> Advice:
     if kept and code.extends:
         return _collect(what, line.site, "cat", code.extends, _as_read(code), _COLLECTED)
     if kept and code.adds_to:
-        return Advice(
-            what, edit=KEPT, written=f"Add up on the device, `{{new}}`, and copy `{code.adds_to}` after the loop."
-        )
+        return Advice(what, edit=KEPT, written=add_up("{new}", f"`{code.adds_to}`"))
     if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
         moved = "with its tensors moved there before the loop."
         return Advice(what, edit=KEPT, written=f"Compute it on the device, `{{new}}`, {moved}")
@@ -227,14 +225,14 @@ def _in_test(line: UserLine) -> Advice | None:
     what = _how_read(code, "A test of a tensor's truth made the host wait")
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
         count = "Count what is not finite on the device"
-        return Advice(what, f"{count}. {_SELDOM}: test the count every 10 steps or once an epoch.")
+        return Advice(what, f"{count}. {SELDOM_TEST}: test the count every 10 steps or once an epoch.")
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
             what,
-            f"To choose values use `torch.where`. {_SELDOM}: keep the answer on the device, "
+            f"To choose values use `torch.where`. {SELDOM_TEST}: keep the answer on the device, "
             "`seen = seen | (a != b).any()`, and test it every 10 steps.",
         )
-    return Advice(what, f"Decide on the device with `torch.where`. {_SELDOM}: test every 10 steps.")
+    return Advice(what, f"Decide on the device with `torch.where`. {SELDOM_TEST}: test every 10 steps.")
 
 
 def _how_read(code: str, otherwise: str) -> str:
@@ -259,8 +257,7 @@ def _in_value(line: UserLine, at: AtLine) -> Advice:
     if not kept:
         return Advice(what, _TOGETHER)
     if line.adds_to:
-        later = f"and read `{line.adds_to}` every 10 steps or after the loop."
-        return Advice(what, _TOGETHER, edit=KEPT, written=f"Add up on the device, `{{new}}`, {later}")
+        return Advice(what, _TOGETHER, edit=KEPT, written=add_up("{new}", f"`{line.adds_to}`"))
     if line.appends_to:
         return _collect(what, at.site, "stack", line.appends_to, "tolist()", KEPT)
     if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):

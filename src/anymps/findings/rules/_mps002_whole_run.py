@@ -11,6 +11,7 @@ from anymps._text import listed
 from anymps.findings import _catalogue
 from anymps.findings._endings import Ending, ending, ending_refusal
 from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings.advice import ON_THE_CPU, PREFER_MPS
 from anymps.findings.edits import Safety, chosen_by_name, place_at
 from anymps.record import Recording, Site, SourcePlace
 from anymps.source import LineEdit
@@ -19,7 +20,7 @@ NOTHING_RAN = Rule(
     id="MPS002",
     title="Nothing ran on mps",
     why="The script made no call on mps, so on a Mac it would run on the CPU. The report says nothing about the GPU.",
-    fix='Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
+    fix=f'{PREFER_MPS}: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
     edit=LineEdit(chosen_by_name),
     safety=Safety.SAFE,
     project=LineEdit(chosen_by_name),
@@ -59,8 +60,7 @@ _BRANCH: Final = (
 )
 _NAMED: Final = re.compile(r"[\"']cuda\b")
 _NAMED_FIRST: Final = (
-    'Put mps before the device that is chosen now: `"mps" if torch.backends.mps.is_available() else`. Other machines '
-    "behave as before."
+    f'{PREFER_MPS}: put `"mps" if torch.backends.mps.is_available() else` before it. Other machines behave as before.'
 )
 _DEVICE_TYPE: Final = (
     'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")` in `{}`: compare '
@@ -107,7 +107,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         words = f"torch raised {ended.words.removesuffix('.')}. Nothing in this message is about mps"
         fix = _known(ended) or (
             'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises '
-            "only on mps, run this line on the CPU."
+            f"only on mps, r{ON_THE_CPU[1:]}"
         )
         yield UNFINISHED.finding(ended.site, what=f"{words}.", count=1, fix=fix)
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
+from anymps.findings.advice import ON_THE_CPU
 from anymps.record import Recording, RefusalKind
 
 ARGUMENT = Rule(
@@ -13,7 +14,7 @@ ARGUMENT = Rule(
     title="Argument that the MPS kernel does not support",
     refusal=True,
     why="Some MPS kernels have fewer options, or smaller limits, than those of the CPU.",
-    fix="Run this call on the CPU (`.cpu()` before it, `.to(device)` after it), or choose arguments that MPS supports.",
+    fix=f"{ON_THE_CPU} Or choose arguments that MPS supports.",
     source="C strings of libtorch_cpu.dylib in the macOS wheels, torch 2.11 to 2.15",
     example=Example(
         bad="""

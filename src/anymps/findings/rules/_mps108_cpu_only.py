@@ -14,6 +14,7 @@ from typing import Final
 
 from anymps.findings._endings import ending, ending_refusal, kernel_limit
 from anymps.findings._model import Example, Finding, Rule
+from anymps.findings.advice import ON_THE_CPU
 from anymps.findings.edits import Safety
 from anymps.record import Recording
 from anymps.rules.texts import (
@@ -105,7 +106,7 @@ ELSEWHERE = Rule(
     title="Part of torch that accepts CPU tensors only",
     explains=_explained,
     why="This part of torch has no code for mps. It is not an operator, so the CPU fallback does not apply.",
-    fix="Run this on the CPU: `.cpu()` before the call, `.to(device)` after it.",
+    fix=ON_THE_CPU,
     source="torch/csrc/utils/tensor_apply.cpp and Python code of torch that names its devices, torch 2.7 to 2.15",
     example=Example(
         bad="""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from anymps.findings._loop import is_library, number
 from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings.advice import FIXED_SIZES
 from anymps.findings.edits import place_at
 from anymps.record import Recording, Site
 from anymps.record.format import ON_MPS
@@ -40,7 +41,7 @@ SIZES = Rule(
         "MPSGraph compiles a graph for each set of sizes, and keeps it. A step with new sizes waits for the compiler, "
         "and the kept graphs take memory that no counter of torch shows."
     ),
-    fix="Bring inputs to a few fixed sizes: resize or crop images, pad sequences to a multiple of 64, sort by length.",
+    fix=FIXED_SIZES,
     source=(
         "aten/src/ATen/native/mps/OperationUtils.mm (getTensorsStringKey, MPSGraphCache), torch 2.11 to 2.15; a graph "
         "that is not kept yet took 100 us to encode instead of 15 on an M1 Max in 2022 (pytorch issue 82707); the kept "

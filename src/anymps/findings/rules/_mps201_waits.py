@@ -27,7 +27,12 @@ from anymps.findings._loop import (
 from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import (
+    EVERY_10,
+    LESS_MEMORY,
+    PRINT_EVERY_10,
+    WAITS,
     Advice,
+    add_up,
     anomaly_advice,
     copy_advice,
     instead_of,
@@ -40,9 +45,7 @@ from anymps.findings.advice import (
 from anymps.record import Occurrence, Recording, Wait
 from anymps.rules import wait_of
 
-_DRAIN = (
-    "The host waits until the GPU has finished all queued work. The GPU is then idle until the host has queued more."
-)
+_DRAIN = f"The host {WAITS}. The GPU is then idle until the host has queued more."
 
 _EVERY_STEP = partial(Rule, severity=Severity.WARNING, needs_steps=True, about_waits=True)
 
@@ -51,7 +54,7 @@ READ = _EVERY_STEP(
     title="Value read back in every step",
     waits=frozenset({Wait.ITEM}),
     why=_DRAIN,
-    fix="Add up on the device (`total = total + loss.detach()`) and read the sum every 10 steps or after the loop.",
+    fix=add_up("total = total + loss.detach()", "the sum"),
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
     example=Example(
         bad="""
@@ -73,7 +76,7 @@ PRINT = _EVERY_STEP(
     title="Tensor printed or logged in every step",
     waits=frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR}),
     why=f"Showing a tensor reads it back. {_DRAIN}",
-    fix="Print or log every 10 steps, by the loop's own counter.",
+    fix=f"{PRINT_EVERY_10}.",
     source=f"torch/_tensor_str.py, torch/_tensor.py (torch 2.13); {ITEM.source}",
     example=Example(
         bad="""
@@ -112,7 +115,7 @@ TO_CPU = _EVERY_STEP(
     title="Tensor copied to the CPU in every step",
     waits=frozenset({Wait.COPY_TO_CPU}),
     why=_DRAIN,
-    fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 10 steps.",
+    fix=f"Keep results on the device, `.detach()`, and read them together {EVERY_10}.",
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
     example=Example(
         bad="""
@@ -178,10 +181,7 @@ LOOPING = Rule(
     title="Host waits in each round of a validation or inference loop",
     severity=Severity.INFO,
     why=f"{_DRAIN} In such a loop nothing else keeps the host from running ahead.",
-    fix=(
-        "Keep results on the device (`correct = correct + (prediction == target).sum()`), and read them once after the "
-        "loop."
-    ),
+    fix="Keep results on the device, `correct = correct + (prediction == target).sum()`, and read them after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm, Copy.mm (torch 2.13); {ITEM.source}",
     example=Example(
         bad="""
@@ -216,7 +216,7 @@ _OF_PACKAGE: Final = (
     "Nothing in your own files: check whether a setting or a newer release of `{0}` avoids it, or report it to its "
     "authors."
 )
-_PRINTED: Final = "Keep the results of several rounds on the device and print them together: one wait, not one each."
+_PRINTED: Final = "Keep results on the device, and print those of several rounds together: one wait, not one each."
 
 
 def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Finding]:
@@ -333,14 +333,14 @@ def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
         if "anymps::allocator" in line.operators:
             return Advice(
                 "An allocation that did not fit made the host wait, and gave all cached memory back",
-                "Train with less memory: a smaller batch, or activation checkpointing for the largest blocks (MPS501).",
+                LESS_MEMORY,
             )
         return Advice(
             "empty_cache() made the host wait",
             "Take it out of the loop: the next step must allocate again, and from torch 2.13 compile its graphs again. "
             "Call it once when memory use changes, such as before validation.",
         )
-    return Advice("Waiting for an event made the host wait", "Read events after the loop, or every 10 steps.")
+    return Advice("Waiting for an event made the host wait", f"Read events {EVERY_10}.")
 
 
 def _inside(recording: Recording, line: AtLine) -> Advice:

@@ -9,6 +9,7 @@ from functools import partial
 
 from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
+from anymps.findings.advice import ON_THE_CPU
 from anymps.findings.edits import Placed, Safety, change_at
 from anymps.record import Recording, RefusalKind
 from anymps.source import LineEdit, Place, Rewritten, Splice, argument, last_name, name_of, parse_expression, unpacks
@@ -88,7 +89,6 @@ _ASKED = re.compile(r"\.double\(\)|\.(?:to|type)\((?:torch\.)?(?:float64|double)
 
 _NO_COMPLEX = re.compile(r"(?:doesn't support|not supported for|not implemented for) '?[Cc]omplex|_float2\b")
 _FLOAT = re.compile(r"[Oo]nly (?:supports? )?float")
-_CPU = "Compute it on the CPU: `.cpu()` before the call, `.to(device)` after it."
 
 _LEAVE_DEFAULT = "Let torch's default dtype be float32: `torch.set_default_dtype` made it float64"
 
@@ -114,9 +114,9 @@ def find(recording: Recording) -> Iterator[Finding]:
 def _on_the_cpu(message: str) -> str:
     """The advice where no conversion keeps the values: torch's words name what the operator takes."""
     if _NO_COMPLEX.search(message):
-        return f"The operator takes no complex numbers on mps. {_CPU}"
+        return f"The operator takes no complex numbers on mps. {ON_THE_CPU}"
     return (
-        f"The operator takes only float32: convert real numbers. For complex ones: {_CPU}"
+        f"The operator takes only float32: convert real numbers. For complex ones: {ON_THE_CPU}"
         if _FLOAT.search(message)
         else ""
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as
+from anymps.findings.advice import BUFFER, move_module
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Recording, RefusalKind
 from anymps.source import fits, parse_expression
@@ -82,7 +83,7 @@ def _devices(refused: Refused) -> Finding:
     if isinstance(caller, str) and caller:  # the line is an installed package's: nobody is to edit it
         fix = f"Move it to the device of the others before the call at {caller}."
     elif isinstance(kept, str) and kept:
-        fix = f"It is a {kept} of its module: move the module before this line, `.to(device)`."
+        fix = move_module(kept, "before this line")
     elif isinstance(name, str) and name.isidentifier():
         line, place = f"{name} = {name}.to(device)", place_at(refused.site)
         shown = place is not None and fits(line, place)
@@ -90,7 +91,7 @@ def _devices(refused: Refused) -> Finding:
     elif isinstance(name, str) and all(part.isidentifier() for part in name.split(".")):
         fix = f"Move `{name}` to the device of the others: `.to(device)`."
         if name.startswith("self.") and name.count(".") == 1 and "Parameter(" not in refused.expression:
-            fix += " In a module, register it with `register_buffer`: the module's `.to(device)` then moves it too."
+            fix += f" {BUFFER}"
     elif asked := _asked_for_cuda(refused):
         tensor, number = asked
         fix = (

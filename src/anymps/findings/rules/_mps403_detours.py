@@ -17,7 +17,7 @@ from anymps.findings._costs import COPY
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every_step, is_library, some_steps, times
 from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
-from anymps.findings.advice import UserLine
+from anymps.findings.advice import BUFFER, ON_DEVICE, WAITS, UserLine, move_module
 from anymps.findings.edits import Safety
 from anymps.record import Direction, Noted, Recording, Wait
 from anymps.rules import Kind, coverage
@@ -41,10 +41,7 @@ ROUND_TRIP = Rule(
     about_copies=True,
     waits=frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU}),
     both_lines=True,
-    why=(
-        "A Mac's CPU and GPU share memory, but a tensor is still copied each way, and the host waits until the GPU "
-        "has finished all queued work."
-    ),
+    why=(f"A Mac's CPU and GPU share memory, but a tensor is still copied each way, and the host {WAITS}."),
     fix="Leave the tensor on mps: drop `.cpu()` and `.to(device)`.",
     related_as="left mps at",
     source=_COPY,
@@ -69,8 +66,8 @@ BORN = Rule(
     about_copies=True,
     waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
-    why="A copy to mps waits until the GPU has finished all queued work; the same tensor made on mps needs no copy.",
-    fix="Create it on the device (`device=x.device`), or once as a buffer of the module (`register_buffer`).",
+    why=f"A copy to mps {WAITS}; the same tensor made on mps needs no copy.",
+    fix=f"{ON_DEVICE}, or once, before the loop. {BUFFER}",
     source=_COPY,
     example=Example(
         bad="""
@@ -96,7 +93,7 @@ DRAWN = Rule(
     needs_steps=True,
     why=(
         "A CPU generator gives the same numbers on every machine, unlike one on mps. The price is a copy, for which "
-        "the host waits until the GPU has finished all queued work."
+        f"the host {WAITS}."
     ),
     fix='If the numbers need not match those of other machines, draw on mps: `torch.Generator("mps")`.',
     source=f"aten/src/ATen/native/mps/operations/Distributions.mm (torch 2.13); {_COPY}",
@@ -123,11 +120,8 @@ CONSTANT = Rule(
     about_copies=True,
     waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
-    why=(
-        "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a "
-        "tensor that is already on mps needs no copy."
-    ),
-    fix="Copy it once, before the loop; in a module make it a buffer (`register_buffer`), which `model.to()` moves.",
+    why=(f"Its values were the same each time. A copy to mps {WAITS}; a tensor that is already on mps needs no copy."),
+    fix=f"Copy it to mps once, before the loop. {BUFFER}",
     source=_COPY,
     example=Example(
         bad="""
@@ -202,10 +196,9 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
         per_step=per_step,
         cost_ns=COPY.of(count, moved),
         fix=(
-            f"It is a {kept} of its module: move the module to mps once, before the loop."
+            move_module(kept, "once, before the loop")
             if kept
-            else f'Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where the module makes it; '
-            "`.to()` of the module then moves it, once."
+            else f'{BUFFER} Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where it is made.'
             if attribute and line.modules
             else f"Copy `{name}`, or what it is taken from, to mps once, before the loop."
             if name.isidentifier()
@@ -253,12 +246,12 @@ def _fix(born: Noted, expression: str) -> str:
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
         return ""
     if made.func.attr == "randperm":
-        return f"Draw the order on the device: `{expression.removesuffix(')')}, device=device)`."
+        return f"Create it on the device: `{expression.removesuffix(')')}, device=device)`."
     if made.func.attr not in ("as_tensor", "new_tensor", "tensor"):
-        return "Create it on the device of the tensors that it is used with: `device=`."
+        return f"{ON_DEVICE}."
     if born.facts.get("number") and made.args:
         return _FILLED
-    once = "reate it once, before the loop or as a buffer of the module (`register_buffer`)."
+    once = f"reate it once, before the loop. {BUFFER}"
     fixed = bool(made.args) and not any(isinstance(node, (ast.Name, ast.Call)) for node in ast.walk(made.args[0]))
     return f"C{once}" if fixed else f"If its values never change, c{once}"
 

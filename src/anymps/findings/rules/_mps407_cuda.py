@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from anymps.findings._endings import ending
 from anymps.findings._model import Example, Finding, Rule
+from anymps.findings.advice import EVERYWHERE
 from anymps.findings.edits import Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
 from anymps.source import LineEdit
@@ -20,7 +21,7 @@ CUDA = Rule(
     refusal=True,
     explains=lambda recording: asked_for_cuda(recording) is not None,
     why="torch for macOS is built without CUDA: any use of it raises AssertionError.",
-    fix="Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
+    fix=EVERYWHERE,
     edit=LineEdit(portable),
     safety=Safety.SAFE,
     project=LineEdit(chosen_by_name),

@@ -9,7 +9,7 @@ from typing import Final
 from anymps.findings._costs import COPY
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, some_steps, times
 from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings.advice import UserLine
+from anymps.findings.advice import WAITS, UserLine, index_on_device
 from anymps.record import Recording
 from anymps.record.format import Picked
 
@@ -19,13 +19,9 @@ INDEX = Rule(
     severity=Severity.WARNING,
     about_copies=True,
     why=(
-        "PyTorch copies a CPU index to the tensor's device each time it is used, and the host waits for that copy "
-        "until the GPU has finished all queued work."
+        f"PyTorch copies a CPU index to the tensor's device each time it is used, and for that copy the host {WAITS}."
     ),
-    fix=(
-        "Create the index on the device, such as `torch.randperm(n, device=device)`, or move it there once, before "
-        "the loop."
-    ),
+    fix=index_on_device(),
     source=f"aten/src/ATen/native/TensorAdvancedIndexingUtils.h (make_info), torch 2.7 to 2.15; {COPY.source}",
     example=Example(
         bad="""
@@ -61,14 +57,13 @@ def _index(recording: Recording, line: AtLine) -> Finding:
     often = times(line.count)
     if line.per_step:
         often = f"{times(line.per_step)} a step{some_steps(recording, line.occurrences)}"
-    where = f"Make `{name}` on the device" if name else "Make the index on the device"
     return INDEX.finding(
         line.site,
         what=f"{f'The index `{name}`' if name else 'An index'} is on the CPU, and was copied to mps {often}.",
         count=line.count,
         per_step=line.per_step,
         cost_ns=COPY.of(line.count),
-        fix=f"{where}, or move it there once, before the loop; `torch.randperm(n, device=device)` draws there.",
+        fix=index_on_device(name),
     )
 
 

@@ -13,6 +13,7 @@ from anymps.findings._endings import ending_messages
 from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
+from anymps.findings.advice import EVERYWHERE, PREFER_MPS
 from anymps.findings.edits import (
     Placed,
     Safety,
@@ -38,7 +39,7 @@ ANSWERED = Rule(
     title="CUDA call that needs --cuda-as-mps",
     severity=Severity.WARNING,
     why="Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, or chooses the CPU.",
-    fix="Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
+    fix=EVERYWHERE,
     related_as="used at",
     edit=LineEdit(portable),
     safety=Safety.SAFE,
@@ -244,11 +245,9 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
 
 
 _ASKED_BY_TORCH: Final = re.compile(r"torch/(?:nn/parallel/data_parallel|_utils)\.py:")
-_ELSEWHERE: Final = (
-    "Choose mps first where the device is named, such as in an option's default. What uses the device can stay."
-)
+_ELSEWHERE: Final = f"{PREFER_MPS}, such as in an option's default. What uses the device can stay."
 _KEPT: Final = "Write `{new}`. Other machines behave as before; the lines that use the device can stay."
-_WITHOUT_CODE: Final = "Use mps first where it is available, and keep CUDA-only code for machines with CUDA."
+_WITHOUT_CODE: Final = f"{PREFER_MPS}, and keep CUDA-only code for machines with CUDA."
 _MOVED: Final = (
     "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
 )

@@ -12,6 +12,7 @@ from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, so
 from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._prices import cost_without, seldom_steps, step_on_mac
 from anymps.findings._wait_places import kind_at
+from anymps.findings.advice import DATA_SET_ON_MPS, WAITS
 from anymps.findings.edits import place_at
 from anymps.forecast import Forecast, Place
 from anymps.record import Occurrence, Recording, Wait
@@ -26,13 +27,10 @@ COPIES = Rule(
     waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
     related_as="also at",
-    why=(
-        "For each copy to mps the host waits until the GPU has finished all queued work, and then for the copy itself, "
-        "however small it is."
-    ),
+    why=(f"For each copy to mps the host {WAITS}, and then for the copy itself, however small it is."),
     fix=(
         "Make one tensor on the CPU of those with the same shape and dtype (`torch.stack`) and copy that; `unbind` "
-        "takes it apart on mps. Or keep the data set on mps, if it fits, and take the batch there."
+        f"takes it apart on mps. {DATA_SET_ON_MPS}"
     ),
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
     example=Example(
@@ -53,10 +51,7 @@ _MANY: Final = 4
 """Copies in a step, one soon after another, that are more than a batch and its labels."""
 _FEW: Final = 2
 """Operators between two copies of one thing."""
-_LARGE: Final = (
-    "If it fits, keep the data set on mps and take the batch there. Otherwise copy a smaller type, such as `uint8` for "
-    "images, and convert it on mps."
-)
+_LARGE: Final = f"{DATA_SET_ON_MPS} Otherwise copy a smaller type, such as `uint8` for images, and convert it on mps."
 
 
 def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Finding]:

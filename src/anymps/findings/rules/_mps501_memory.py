@@ -11,6 +11,7 @@ from anymps._text import percent
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
 from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as
+from anymps.findings.advice import LESS_MEMORY, keep_numbers
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
 from anymps.rules.texts import format_size
 from anymps.rules.variables import HIGH_WATERMARK, WATERMARKS
@@ -27,8 +28,6 @@ _LOWERED: Final = (
     f"{HIGH_WATERMARK}."
 )
 _MARGIN: Final = 0.99
-
-_SMALLER = "Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing."
 
 
 def _holding(tensors: int) -> Example:
@@ -55,7 +54,7 @@ OUT_OF_MEMORY = Rule(
     refusal=True,
     related_as="also held at",
     why="The allocator refuses memory beyond a multiple of the Mac's working set (1.7 by default).",
-    fix=_SMALLER,
+    fix=LESS_MEMORY,
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=_holding(10),
 )
@@ -66,7 +65,7 @@ PAGES = Rule(
     severity=Severity.WARNING,
     related_as="also held at",
     why="Above Metal's recommended working set, macOS moves memory to disk, and steps take 10 to 20 times as long.",
-    fix=_SMALLER,
+    fix=LESS_MEMORY,
     source="Metal, MTLDevice.recommendedMaxWorkingSetSize; aten/src/ATen/mps/MPSAllocator.mm (torch 2.13)",
     example=_holding(6),
 )
@@ -77,7 +76,7 @@ NEAR_LIMIT = Rule(
     severity=Severity.WARNING,
     related_as="also held at",
     why="A longer sequence, a larger batch or another program can then end the run with an out-of-memory error.",
-    fix=_SMALLER,
+    fix=LESS_MEMORY,
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=_holding(9),
 )
@@ -118,8 +117,8 @@ _FIRST_FIX: Final[Mapping[Category, str]] = {
 
 _KEPT: Final = (
     "Results that the same lines make again and again stay alive, and take the most memory: a list or a running sum "
-    "keeps them, and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
-    "`.detach().cpu()`, and use `torch.no_grad()` where nothing is trained."
+    f"keeps them, and with them all that their backward would need. {keep_numbers()} Use `torch.no_grad()` where "
+    "nothing is trained."
 )
 _AGAIN: Final = 4
 """Alike results alive at once from which they count as made again and again."""

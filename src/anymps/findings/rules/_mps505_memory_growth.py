@@ -11,6 +11,7 @@ from anymps._text import step_name
 from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._memory_limits import line_words
 from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.advice import FIXED_SIZES, keep_numbers, without_graph
 from anymps.record import Allocation, Category, Holding, Noted, Phase, Recording, Site, StepMemory
 from anymps.rules.texts import format_size
 
@@ -27,7 +28,7 @@ LEFT = Rule(
     needs_steps=True,
     related_as="also left at",
     why="Memory that a step leaves behind is never freed, so a long run eventually runs out of it.",
-    fix="Keep numbers, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept.",
+    fix=keep_numbers(),
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15: a buffer is freed with the last tensor on it",
     example=Example(
         bad="""
@@ -52,7 +53,7 @@ SHAPES = Rule(
         "A freed buffer goes to the cache, where a larger request cannot reuse it. The cache is not released until "
         "the limit is reached. MPSGraph also compiles a graph for each new shape."
     ),
-    fix="Pad to a few fixed sizes (sort by length, or round up to a multiple of 64), or start with the largest.",
+    fix=f"{FIXED_SIZES} Or start with the largest.",
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15; pytorch issue #164299",
     example=Example(
         bad="""
@@ -120,10 +121,7 @@ def _left(recording: Recording, steps: Sequence[StepMemory], growth: float) -> I
     chain = {(one.operator, one.site) for one in held if one.phase is Phase.FORWARD}
     if len(chain) > 1:
         what += f" Results of {len(chain)} operators of the forward outlive their step: their graph is kept."
-        fix = (
-            "Something adds up or keeps a result with its graph, which no backward frees: write "
-            "`total = total + loss.detach()`, `outputs.append(output.detach())`, or compute it under `torch.no_grad()`."
-        )
+        fix = f"Something adds up or keeps a result with its graph, which no backward frees. {without_graph()}"
     site, *others = _places(lines)
     keepers = [note for note in recording.noted("keeps") if not is_library(note.occurrence.site)]
     if len(keepers) == 1:
@@ -137,10 +135,10 @@ def _kept(keeper: Noted, what: str, count: int, steps: int, born: Sequence[Site]
     name = str(keeper.facts.get("name", ""))
     if keeper.facts.get("graph"):
         first = f"`{name}` keeps the graph of every step."
-        fix = f"Give `{name}` tensors without their graph: `.detach()`, or compute them under `torch.no_grad()`."
+        fix = without_graph(name)
     else:
         first = f"`{name}` keeps more tensors with every step."
-        fix = f"Keep numbers in `{name}`, read now and then, or copies on the CPU: `.detach().cpu()`."
+        fix = keep_numbers(name)
     return LEFT.finding(
         keeper.occurrence.site,
         what=f"{first} {what}",

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from anymps._text import base_name, percent
 from anymps.findings._loop import times
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.advice import ON_THE_CPU
 from anymps.record import Recording, Site
 from anymps.rules.faults import all_hazards
 
 _WHERE: Final = (
     "runs that something other than this machine's CPU computes: on a Mac, with --kernels real or --substrate cuda"
 )
-_FIX: Final = (
-    "Compute this call on the CPU (`x.cpu()` and back), or work around it. Then report it to PyTorch with these "
-    "numbers and the dtype."
-)
+_FIX: Final = f"{ON_THE_CPU} Then report it to PyTorch with these numbers and the dtype."
 _SOURCE: Final = "recomputed on the CPU from the same inputs, in float64, complex128 or integers"
+
+
+def _example(identity: str, bad: str, better: Mapping[str, str]) -> tuple[Example, str]:
+    """An example that meets a known bug, and the rule's source with that of the bug."""
+    bug = next(hazard for hazard in all_hazards() if hazard.id == identity)
+    issues = ", ".join(f"#{number}" for number in bug.issues)
+    example = Example(
+        bad, better=better, numbers=True, releases=f"The example is the known bug {identity}: {bug.where}"
+    )
+    return example, f"{_SOURCE}; example: pytorch issue {issues}"
+
+
+_NAN_EXAMPLE, _NAN_SOURCE = _example(
+    "MPS639",
+    """
+        x = torch.full((1, 4, 300), 4000.3, device=device)
+        y = torch.nn.functional.group_norm(x, 2)
+    """,
+    {"group_norm(x, 2)": "group_norm(x - x.mean(), 2)"},
+)
+_NUMBER_EXAMPLE, _NUMBER_SOURCE = _example(
+    "MPS605",
+    """
+        table = torch.tensor([1.0, 2.0])
+        x = torch.ones(4, device=device) + table[1]
+    """,
+    {"table[1]": "table[1].item()"},
+)
 
 NOT_FINITE = Rule(
     id="MPS695",
@@ -29,8 +55,8 @@ NOT_FINITE = Rule(
         "everything computed from it: in a training step, to all weights."
     ),
     fix=_FIX,
-    source=_SOURCE,
-    example=None,
+    source=_NAN_SOURCE,
+    example=_NAN_EXAMPLE,
     where=_WHERE,
     wrong=True,
 )
@@ -39,8 +65,8 @@ NUMBER = Rule(
     title="Result differs from the CPU's",
     why="The CPU computed this call from the same inputs. The results differ by more than rounding can explain.",
     fix=_FIX,
-    source=_SOURCE,
-    example=None,
+    source=_NUMBER_SOURCE,
+    example=_NUMBER_EXAMPLE,
     where=_WHERE,
     wrong=True,
 )
@@ -53,8 +79,19 @@ FLUSHED = Rule(
         "float32). This only matters if you divide by them, or scale them up later."
     ),
     fix="Nothing, unless these numbers matter. If they do, scale them up first, as a GradScaler does with the loss.",
-    source="Metal Shading Language Specification 4.1, section 8.1: subnormal float numbers may be flushed to zero",
-    example=None,
+    source=(
+        "Metal Shading Language Specification 4.1, section 8.1: subnormal float numbers may be flushed to zero; "
+        "pytorch issue #125051"
+    ),
+    example=Example(
+        bad="""
+            x = torch.full((4,), 1e-20, device=device)
+            y = x * x
+        """,
+        better={"x * x": "(1e10 * x) * x"},
+        numbers=True,
+        releases="All supported releases of torch",
+    ),
     where=_WHERE,
 )
 REFUSED = Rule(
@@ -65,8 +102,20 @@ REFUSED = Rule(
         "out-of-bounds read or write, unless an error follows at a later wait."
     ),
     fix="Check the indices where they are created: the largest must be less than the size of what they index.",
-    source=_SOURCE,
-    example=None,
+    source=f"{_SOURCE}; example: pytorch issue #189971",
+    example=Example(
+        bad="""
+            weight = torch.rand(4, 2, device=device)
+            rows, offsets = torch.tensor([0, 4], device=device), torch.tensor([0], device=device)
+            y = torch.nn.functional.embedding_bag(rows, weight, offsets)
+        """,
+        better={"[0, 4]": "[0, 3]"},
+        numbers=True,
+        releases=(
+            "In torch 2.13 the example, an index equal to the number of rows, raises no error. A larger index raises "
+            "one at a later wait"
+        ),
+    ),
     where=_WHERE,
     wrong=True,
 )

@@ -11,7 +11,7 @@ from anymps._text import plural
 from anymps.findings._endings import NOT_SENT, SPAWNING, ending
 from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings.advice import made_at
+from anymps.findings.advice import AT_TOP_LEVEL, CPU_DATA_SET, MAIN_GUARD, made_at
 from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
 from anymps.source import CallEdit, Guard, LineEdit, Place, Rewritten, Splice, argument, last_name, unpacks
@@ -110,7 +110,7 @@ UNGUARDED = Rule(
         f"{_SPAWN} that imports the script again. Without the guard it reaches the loader too, and raises "
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase."
     ),
-    fix='Move the code of the script into `def main():` and call it under `if __name__ == "__main__":`.',
+    fix=MAIN_GUARD,
     edit=Guard(),
     safety=Safety.PROVED,
     source=_PROCESSES,
@@ -137,7 +137,7 @@ UNPICKLABLE = Rule(
     stops=True,
     explains=ended_by_workers,
     why=f"{_SPAWN}. The data set and its functions are sent to it with pickle, which stores functions by name only.",
-    fix="Define it as a function at the top level of a module, and bind arguments with `functools.partial`.",
+    fix=AT_TOP_LEVEL,
     source=f"{_PROCESSES}; docs.python.org, pickle, what can be pickled",
     example=Example(
         bad="""
@@ -191,7 +191,7 @@ ON_MPS = Rule(
         "RuntimeError: _share_filename_: only available on CPU. Where they are forked, Metal crashes or hangs in the "
         "worker, because the parent has used it."
     ),
-    fix="Keep the data set on the CPU and move each batch in the loop; data that is already on mps needs no workers.",
+    fix=f"{CPU_DATA_SET} Data that is already on mps needs no workers.",
     source="pytorch issue #87688; pytorch pull request #178037 (fork), torch 2.7 to 2.15",
     example=Example(
         bad="""

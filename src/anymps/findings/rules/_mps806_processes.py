@@ -9,6 +9,7 @@ from typing import Final
 from anymps.findings._endings import NOT_SENT, SPAWNING, ending
 from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Example, Finding, Rule
+from anymps.findings.advice import AT_TOP_LEVEL, CPU_DATA_SET, MAIN_GUARD
 from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
 from anymps.rules.texts import shared_memory
@@ -92,7 +93,7 @@ UNGUARDED = Rule(
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase. "
         "A pool keeps starting such processes."
     ),
-    fix='Move the code of the script into `def main():` and call it under `if __name__ == "__main__":`.',
+    fix=MAIN_GUARD,
     edit=Guard(),
     safety=Safety.PROVED,
     source=_SOURCE,
@@ -115,7 +116,7 @@ UNPICKLABLE = Rule(
     stops=True,
     explains=ended_by_processes,
     why=f"{_SPAWN}. Its function and arguments are sent to it with pickle, which stores functions by name only.",
-    fix="Define it as a function at the top level of a module, and bind arguments with `functools.partial`.",
+    fix=AT_TOP_LEVEL,
     source=f"{_SOURCE}; docs.python.org, pickle, what can be pickled",
     example=Example(
         bad="""
@@ -149,7 +150,7 @@ def find(recording: Recording) -> Iterator[Finding]:
             what=f"{'A worker of the DataLoader gave a batch on mps: torch' if by_worker else 'torch'} raised "
             f"{ended.exception}: {said.group()}",
             count=1,
-            fix="Return CPU tensors from the data set, and move each batch in the loop: `x.to(device)`."
+            fix=CPU_DATA_SET
             if by_worker
             else "Pass CPU tensors and modules to the process, and move them inside it: `x.to(device)`."
             if ended.site.source.rstrip().endswith(".start()")

@@ -11,7 +11,7 @@ from anymps._text import percent
 from anymps.findings._costs import LAUNCH
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
+from anymps.findings.advice import FUSED, UserLine, could_be_fused, fused_heeds_scaler, made_at
 from anymps.findings.edits import Safety
 from anymps.forecast import seconds_saved, with_fused_optimizer, without_fills
 from anymps.record import Flag, Optimizer, Phase, PhaseShare, Recording, RoundKind
@@ -73,7 +73,7 @@ UNFUSED = Rule(
         "By default torch updates the parameters on mps one by one, with several small kernels for each; "
         "`foreach=True` does the same there. The fused kernel updates many at once."
     ),
-    fix="Pass `fused=True` to the optimizer.",
+    fix=f"{FUSED}.",
     related_as="stepped at",
     source=(
         "torch/utils/_foreach_utils.py (mps has fused kernels and no foreach ones), torch 2.7 to 2.15; pytorch PR "
@@ -183,7 +183,7 @@ def _otherwise(source: str) -> str:
         if unpacks(call):
             options = next(ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None)
             return f"Put `fused=True` into `{options}`"
-    return "Pass `fused=True` to the optimizer"
+    return FUSED
 
 
 def optimizer_calls(recording: Recording) -> Counter[tuple[str, int]]:

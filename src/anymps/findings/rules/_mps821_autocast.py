@@ -141,6 +141,7 @@ _BY_TYPE: Final = (
     'A test for CUDA takes mps for the CPU. Autocast for "cpu" does nothing for operators on mps; without autocast '
     "they run in the dtype of their tensors."
 )
+_TYPE_OF: Final = "Set `{}` to the type of the tensors' device: `{}`."
 _SAME_DTYPE: Final = "Name the device of the tensors: `torch.autocast(device_type=x.device.type, dtype=torch.{})`."
 
 
@@ -182,7 +183,7 @@ def _by_types(recording: Recording) -> Iterator[Finding]:
             what=f'`{name}` is "cpu" here for a device on mps, so `{call}` has no effect on mps.',
             count=1,
             why=_BY_TYPE,
-            fix=f"Set `{name}` to the type of the device, whatever it is: `torch.device(device).type`.",
+            fix=_TYPE_OF.format(name, "torch.device(device).type"),
             written="If it is to act on mps, write `{new}`. Other machines behave as before.",
             edit=TYPE_WITH_MPS,
             safety=Safety.PROVED,
@@ -212,7 +213,7 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
             fix = _SAME_DTYPE.format(dtype) if dtype else ""
             if isinstance(name, str):
                 what += f" The device is that of `{name}`{_set_at(notes[0].occurrence.site, name)}."
-                fix = f"Set `{name}` to the type of the device that the tensors are on, such as `x.device.type`."
+                fix = _TYPE_OF.format(name, "x.device.type")
             first, *others = (note.occurrence.site for note in notes)
             count = sum(note.occurrence.count for note in notes)
             yield rule.finding(first, what=what, count=count, fix=fix, related_sites=others, related_as="also at")
