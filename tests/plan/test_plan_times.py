@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from anymps import parse_mac
 from anymps.cost import Happening, OperatorCall
+from anymps.device import enable
 from anymps.forecast import StepWork
 from anymps.mac import all_macs
-from anymps.plan import Kind, Outcome, Verdict, representative, step_times
+from anymps.plan import Change, Kind, Measured, Outcome, Scenario, Verdict, representative, step_times
 from anymps.plan._measure import _closures
-from anymps.record import RecordingBuilder, RoundKind
+from anymps.plan._plan import _change
+from anymps.record import Phase, RecordingBuilder, RoundKind, Site
+from anymps.record._memory import tell
+from anymps.report.plan._fix_words import change_table
 from anymps.report.plan._words import time_table
-from plans import plan_page, planned, render_plan
+from plans import GIB, Ledger, plan_page, planned, render_plan, work
 
 BASE = planned().base
 
@@ -100,6 +106,40 @@ def test_an_optimizer_that_calls_its_closure_often() -> None:
         )
         rest = time_table(replace(before, base=replace(before.base, closures=counts))).rest
         assert rest == stock + (told if many else "")
+
+
+def test_what_ifs_show_the_step_on_each_mac() -> None:
+    """Beside the memory; a part of a batch has no step of its own, and a Mac that fails has none."""
+    plan = planned("M5 16GB", "M3 Pro 18GB")
+    macs = [parse_mac("M5 16GB"), parse_mac("M3 Pro 18GB")]
+    enable("M3 Pro 18GB", require="virtual", quiet=True)
+
+    def tried(scenario: Scenario, **changes: Any) -> Change:
+        measured: Future[Measured] = Future()
+        measured.set_result(replace(plan.base, scenario=scenario, **changes))
+        return _change(scenario, measured, macs, macs, "2.13.0", "2.13.0")
+
+    large = Ledger()
+    large.birth(100 * GIB, 0, Phase.FORWARD)
+    rows = [tuple(row) for row in large.rows]
+    changes = (
+        tried(Scenario(batch=4), work=work(4), batch=4),
+        tried(Scenario(accumulate=2)),
+        tried(Scenario(batch=512), story=tell(rows, 2, {1: "aten::mm"}, {0: "", 1: ""}, {0: Site("", 0)})),
+        tried(Scenario(fused=True), without_effect="none"),
+    )
+    table = change_table(replace(plan, changes=changes))
+    assert table.names == ("change", "tensors", "heaps", "", "M5 16GB", "M3 Pro 18GB", "")
+    assert [(row[0], *row[4:6]) for row in table.rows] == [
+        ("as written", "164 ms", "105 ms"),
+        ("batch 4", "82.4 ms", "52.9 ms"),
+        ("accumulation over 2", "unknown", "unknown"),
+        ("batch 512", "fails", "fails"),
+        ("fused optimizer", "", ""),
+    ]
+    assert table.rest == "Below a Mac's name is the predicted time of a step there."
+    without = change_table(replace(plan, changes=changes[1:]))
+    assert (without.names, without.rest) == (("change", "tensors", "heaps", "", ""), "")
 
 
 @pytest.mark.parametrize(("within", "counts"), [((3, 1), (1, 3)), ((0, 0), (0, 0))])

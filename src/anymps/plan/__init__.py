@@ -8,7 +8,7 @@ from anymps.plan._fixes import Fix, FixKind, first_fixes
 from anymps.plan._measure import Assumption, Dropped, Measured, measure
 from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
-from anymps.plan._times import MacTime, step_times
+from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import (
     LARGEST_BATCH,
     Kind,

@@ -63,6 +63,8 @@ class Change:
     peak_reserved: int
     outcomes: tuple[Outcome, ...] = ()
     """On the Macs that were asked about."""
+    times: tuple[MacTime, ...] = ()
+    """A step on the Macs that were asked about, else on the slowest that the script fits on as it is written."""
     problem: str = ""
     """Why this change could not be tried; then the numbers are 0."""
 
@@ -141,21 +143,21 @@ def make_plan(
             outcome = measured.trace.replay(one, minor)
             recovery = _recovery(run, first, measured, outcome) if asked else None
             rows.append(Row(outcome, largest, recovery))
+        release = times_of or torch_version
+        times = step_times(measured, [row.outcome for row in rows], release, asked)
+        timed = asked or [one.mac for one in times if one.time is not None][:1]
         shown = asked or [row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED][:1]
-        changes = tuple(_change(scenario, future, shown, minor) for scenario, future in tried)
+        changes = tuple(_change(scenario, future, shown, timed, torch_version, release) for scenario, future in tried)
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = other_allocations(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
-    release = times_of or torch_version
-    times = step_times(measured, [row.outcome for row in rows], release, asked)
     batches: tuple[Batches, ...] = ()
     if stretch is not None and larger_run.growth is not None:
-        macs = asked or [timed.mac for timed in times if timed.time is not None][:1]
         batch = measured.batch or stretch.batch
         batches = batch_times(
             larger_run.growth,
             batch,
-            macs,
+            timed,
             lambda mac: stretch.largest(mac, minor),
             release,
             asked=measured.scenario.batch is not None,
@@ -263,16 +265,27 @@ def _halved(stretch: Stretch | None, minor: int) -> int | None:
     return stretch.at(stretch.batch // 2).replay(roomiest, minor, high=0.0, low=0.0).peak_reserved
 
 
-def _change(scenario: Scenario, future: Future[Measured], macs: Sequence[Mac], minor: int) -> Change:
+def _change(
+    scenario: Scenario, future: Future[Measured], shown: Sequence[Mac], timed: Sequence[Mac], torch: str, times_of: str
+) -> Change:
     try:
         measured = future.result()
     except Stopped as stopped:
-        return Change(scenario, 0, 0, (), f"the script stopped: {stopped.what}")
+        return Change(scenario, 0, 0, problem=f"the script stopped: {stopped.what}")
     except PlanError as error:
-        return Change(scenario, 0, 0, (), error.reason)
+        return Change(scenario, 0, 0, problem=error.reason)
     if measured.without_effect:
-        return Change(scenario, 0, 0, (), f"it changed nothing: {measured.without_effect}")
+        return Change(scenario, 0, 0, problem=f"it changed nothing: {measured.without_effect}")
     if measured.limit is not None:
-        return Change(scenario, 0, 0, (), f"it took longer than the {measured.limit:g} s of --seconds")
-    outcomes = tuple(measured.trace.replay(mac, minor) for mac in macs)
-    return Change(scenario, measured.peak.allocated, measured.story.peak_reserved, outcomes)
+        return Change(scenario, 0, 0, problem=f"it took longer than the {measured.limit:g} s of --seconds")
+    if scenario.accumulate:  # each measured step is one part of the batch
+        measured = replace(measured, work=None)
+    minor = digits(torch.split(".")[1])
+    outcomes = {mac: measured.trace.replay(mac, minor) for mac in (*shown, *timed)}
+    return Change(
+        scenario,
+        measured.peak.allocated,
+        measured.story.peak_reserved,
+        tuple(outcomes[mac] for mac in shown),
+        tuple(mac_time(measured, mac, outcomes[mac].verdict, times_of) for mac in timed),
+    )

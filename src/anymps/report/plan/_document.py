@@ -163,9 +163,9 @@ def _categories(peak: Moment) -> Table:
 
 
 def _changes(plan: Plan) -> Iterator[Section]:
-    table = words.change_table(plan)
+    table = fix_words.change_table(plan)
     if table.rows:
-        yield Section("changes", "What if", (table,), remark=words.EACH_ALONE, folded=False)
+        yield Section("changes", "What if", (table,), remark=fix_words.EACH_ALONE, folded=False)
 
 
 def _fixes(plan: Plan) -> Iterator[Section]:

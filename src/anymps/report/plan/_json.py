@@ -176,6 +176,7 @@ def _change(change: Change) -> dict[str, Any]:
         "verdict": change.outcomes[0].verdict.value if change.outcomes else None,
         "mac": change.outcomes[0].mac.name if change.outcomes else None,
         "macs": [{"mac": one.mac.name, "verdict": one.verdict.value} for one in change.outcomes],
+        "times": [_time(one) for one in change.times],
         "problem": change.problem,
     }
 

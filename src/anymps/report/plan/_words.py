@@ -37,8 +37,6 @@ MOST: Final = 6
 _NAMED: Final = 3
 """Files named in a sentence."""
 
-EACH_ALONE: Final = "each change alone, measured in the same way"
-
 _LIMIT: Final = (
     "Other memory of the host (data sets, the Python process) is not counted, but a Mac has one memory for both."
 )
@@ -50,7 +48,7 @@ _MEANING: Final = {
     Verdict.FAILS: "fails",
 }
 
-_NO_TIME: Final = {Verdict.PAGES: "memory: it pages", Verdict.FAILS: "memory: it fails"}
+NO_TIME: Final = {Verdict.PAGES: "memory: it pages", Verdict.FAILS: "memory: it fails"}
 
 PREDICTED: Final = "predicted, with 80 % intervals"
 PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
@@ -250,7 +248,7 @@ def time_table(plan: Plan) -> Table:
     rows = []
     for mac_time in plan.times:
         if mac_time.time is None:
-            why = _NO_TIME.get(mac_time.verdict, "unknown: its clock is not public")
+            why = NO_TIME.get(mac_time.verdict, "unknown: its clock is not public")
             rows.append((mac_time.mac.name, "", "", "", "", "", why))
             continue
         time = mac_time.time
@@ -347,11 +345,6 @@ def limits(known: OtherAllocations) -> tuple[str, ...]:
     )
 
 
-def _short(outcome: Outcome) -> str:
-    """The verdict without its place."""
-    return outcome.verdict.value if outcome.verdict is Verdict.FAILS else verdict(outcome)
-
-
 def _signed(number: int) -> str:
     return f"-{text.size(-number)}" if number < 0 else text.size(number) or "0"
 
@@ -359,29 +352,6 @@ def _signed(number: int) -> str:
 def needed(unlimited: int, outcome: Outcome) -> int:
     """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
     return unlimited if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
-
-
-def change_table(plan: Plan) -> Table:
-    """What each change would do; without rows where none was tried."""
-    tensors = plan.base.peak.allocated
-    rows = [("as written", text.size(tensors), text.size(plan.base.story.peak_reserved), "", "")]
-    for change in plan.changes:
-        if change.problem:
-            rows.append((change.scenario.label, "", "", "", text.clean(change.problem)))
-            continue
-        said = ", ".join(f"{_short(outcome)} on {outcome.mac.name}" for outcome in change.outcomes)
-        ratio = f"{change.peak_allocated / max(1, tensors):.2f}x"
-        sizes = (text.size(change.peak_allocated), text.size(change.peak_reserved))
-        rows.append((change.scenario.label, *sizes, ratio, said))
-    columns = (
-        Column("change"),
-        Column("tensors", "number"),
-        Column("heaps", "number"),
-        Column("", "number"),
-        Column("", "remark", wraps=True),
-    )
-    caption = f"{EACH_ALONE[0].upper()}{EACH_ALONE[1:]}"
-    return Table("change-table", columns, tuple(rows) if plan.changes else (), caption=caption)
 
 
 def assumption_table(found: Sequence[Assumption]) -> Table:
