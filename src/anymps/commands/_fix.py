@@ -121,12 +121,9 @@ def _tell(done: Checked, before: Ran, main: Path) -> None:
 
 
 def _tell_stop(how: str, ran: Ran) -> None:
-    """How a run ended, if not well, with the traceback of a process that the script started, if that ended it."""
-    if not ran.error:
-        return
-    worker = ["in a process that it started:", *ran.worker.splitlines()] if ran.worker else []
-    for line in (f"{how}{ran.place}: {ran.error}", *worker):
-        tell(f"  {clean(line)}")
+    """How a run ended, if not well."""
+    if ran.error:
+        tell(f"  {clean(f'{how}{ran.place}: {ran.error}')}")
 
 
 def _suggest(suggestions: Sequence[Suggestion], passed: Sequence[tuple[str, int]] = ()) -> None:
