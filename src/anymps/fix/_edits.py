@@ -12,7 +12,7 @@ from anymps._errors import UsageError
 from anymps._text import listed
 from anymps.findings import Finding
 from anymps.findings.edits import TYPE_WITH_MPS, Safety, chosen_by_name
-from anymps.fix._program import Program, source_files
+from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 from anymps.source import Edit as How
@@ -45,7 +45,7 @@ def edits_for(
     """The edits for findings in a program, in each file from its last line to its first, and all others as suggestions.
 
     A line is edited for one finding only: its other findings can be fixed in the next round. `loaded` are files of
-    modules that a run of the program had, those among them that its source does not name.
+    modules that a run of the program imported.
     """
     edits: dict[tuple[Path, int], Edit] = {}
     suggestions = []
@@ -75,16 +75,16 @@ def _chooses_device(edit: Edit, program: Program) -> bool:
 
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
     """Edits of the whole program that one of the findings asks for: of all that asks for CUDA in the script and in the
-    modules that it imports, and of each device that is named as CUDA's in another file of the project that a finding is
-    about. Other scripts of the folder are none of its business. What takes the new device for the CPU is changed, too.
+    modules that it imported, and of each device that is named as CUDA's in another file of the project that a finding
+    is about. Other scripts of the folder are none of its business. What takes the new device for the CPU is changed,
+    too.
     """
     asking = next((finding for finding in findings if finding.rule.project is not None), None)
     if asking is None:
         return
     rule = asking.rule
     named, asked = rule.project, rule.edit if asking.edit is None else asking.edit.edit
-    known = (Path(file).resolve() for file in loaded if program.owns(Site(file, 1)))
-    modules = list(dict.fromkeys((*source_files(program), *known)))
+    modules = program.files(loaded)
     came = {Path(where.file).resolve() for each in findings for where in (each.site, *each.related_sites)}
     beside = sorted(file for file in came if program.owns(Site(str(file), 1)))
     for file in dict.fromkeys((*modules, *beside)):

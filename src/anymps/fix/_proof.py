@@ -32,8 +32,9 @@ class Proof(Observer):
     draws_on_cpu: bool = False
 
     def start(self, order: Order, folder: Path, state: State | None) -> None:
-        """Watch backward, optimizers, modules and lines."""
+        """Watch backward, optimizers and lines."""
         import torch
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         self._on_mps = state is not None
         self._is_in_memory = state is not None and state.virtual and state.substrate == "host"
@@ -44,14 +45,15 @@ class Proof(Observer):
 
             draw_on_cpu()
         torch.autograd.backward = self._watching(torch.autograd.backward)
-        self._watch_places(order.recorded)
+        register_optimizer_step_pre_hook(self._before_step)
         self._reached = ReachedLines(self.watch)
         self._reached.watch()
 
     def facts(self, ending: Mapping[str, object]) -> dict[str, object]:
         """Values that backward was called on, lines that were reached, and the files of the program's modules.
 
-        `places` are the types of the devices on which the model was last, `used` says whether anything was on mps.
+        `places` are the types of the devices on which an optimizer stepped last, `used` says whether anything was on
+        mps.
         """
         return {
             "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
@@ -84,29 +86,10 @@ class Proof(Observer):
         content = bytearray(ctypes.string_at(loss.data_ptr(), loss.itemsize))
         return float(torch.frombuffer(content, dtype=loss.dtype).item())
 
-    def _watch_places(self, recorded: bool) -> None:
-        """Keep where the parameters of the last optimizer that stepped are, without one those of the last model."""
-        from torch.nn.modules.module import register_module_forward_pre_hook
-        from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-        stepped = False
-
-        def before_step(optimizer: Any, *_: Any) -> None:
-            nonlocal stepped
-            stepped = True
-            tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
-            self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
-
-        register_optimizer_step_pre_hook(before_step)
-        if recorded:
-            return  # only what compares devices pays for each module's call
-
-        def before_forward(module: Any, _: Any) -> None:
-            if not stepped:
-                tensor = next(module.parameters(), None)
-                self._places = self._places if tensor is None else (tensor.device.type,)
-
-        register_module_forward_pre_hook(before_forward)
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        """Keep where the parameters of the last optimizer that stepped are."""
+        tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+        self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
 
 
 def _used_mps() -> bool:
