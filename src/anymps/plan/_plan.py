@@ -12,11 +12,10 @@ from anymps._errors import PlanError
 from anymps._numbers import digits
 from anymps.mac import Mac, all_macs
 from anymps.plan._batches import Batches, Growth, batch_times
-from anymps.plan._choice import Choice, Own, choices
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, measure
 from anymps.plan._scenario import Scenario
-from anymps.plan._times import MacTime, mac_time, step_times
+from anymps.plan._times import MacTime, choices, mac_time, step_times
 from anymps.plan._trace import OtherAllocations, Outcome, Stretch, Verdict, other_allocations
 from anymps.runs import Order, Runner
 
@@ -97,11 +96,11 @@ class Plan:
     """The release of torch whose times these are, where it is another one than `torch`."""
     other_calls: bool = False
     """Whether a step with twice the batch makes other calls, so that `batches` are not known."""
-    own: Own | None = None
-    """One's own Mac, where the others are compared with one."""
+    own: MacTime | None = None
+    """One's own Mac, with its time as if the memory did, where the others are compared with one."""
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[MacTime, ...]:
         """Which Mac? The Macs that were asked about, else each chip, in one row each; one's own comes first."""
         return choices([(row.outcome, row.largest_batch) for row in self.rows], self.times, self.own)
 
@@ -177,20 +176,16 @@ def make_plan(
         times=times,
         batches=batches,
         other_calls=stretch is not None and larger_run.growth is None,
-        own=own_mac(measured, against, stretch, torch_version, times_of) if against is not None else None,
+        own=_own(measured, against, stretch, minor, release) if against is not None else None,
     )
 
 
-def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, times_of: str = "") -> Own:
-    """What a plan knows of one's own Mac; `times_of` is the release whose times are predicted, if another one."""
-    minor = digits(torch.split(".")[1])
+def _own(measured: Measured, mac: Mac, stretch: Stretch | None, minor: int, times_of: str) -> MacTime:
+    """What a plan knows of one's own Mac."""
     verdict = measured.trace.replay(mac, minor).verdict
     largest = stretch.largest(mac, minor) if stretch is not None else None
-    free = mac_time(measured, mac, Verdict.FITS, times_of or torch)
-    choice = Choice(mac, verdict, largest)
-    if verdict in ACCEPTED:
-        choice = replace(choice, time=free.time, samples=free.samples)
-    return Own(choice, free.time)
+    free = mac_time(measured, mac, Verdict.FITS, times_of)
+    return replace(free, verdict=verdict, largest_batch=largest, own=True)
 
 
 def representative() -> tuple[Mac, ...]:

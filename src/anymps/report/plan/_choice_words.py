@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps._text import duration, estimate
 from anymps.forecast import bound_words
-from anymps.plan import Choice, Own, Plan, Row, Verdict
+from anymps.plan import MacTime, Plan, Row, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
@@ -74,7 +74,7 @@ def _memory_row(row: Row) -> str:
     return f"batch {largest}" if verdict is Verdict.FITS else f"{verdict.value}, batch {largest}"
 
 
-def said(choice: Choice) -> str:
+def said(choice: MacTime) -> str:
     """A Mac above its bar, in few characters: `M5 16GB: tight, batch up to 8, 48/s`."""
     largest = largest_batch(choice.largest_batch)
     parts = [choice.verdict.value]
@@ -106,7 +106,7 @@ def remark(plan: Plan) -> str:
         return ""
     compared = any(choice.speed is not None for choice in plan.choices)
     predicted = "predicted, with 80 % intervals"
-    return f"speed against {plan.own.choice.mac.name}; {predicted}" if plan.own and compared else predicted
+    return f"speed against {plan.own.mac.name}; {predicted}" if plan.own and compared else predicted
 
 
 def times(number: float) -> str:
@@ -114,11 +114,11 @@ def times(number: float) -> str:
     return "1.0x" if 0.95 <= number < 1.05 else f"{rate(number)}x"
 
 
-def _name(choice: Choice) -> str:
+def _name(choice: MacTime) -> str:
     return f"{choice.mac.name} (yours)" if choice.own else choice.mac.name
 
 
-def _row(choice: Choice) -> tuple[str, ...]:
+def _row(choice: MacTime) -> tuple[str, ...]:
     largest = largest_batch(choice.largest_batch)
     time, name = choice.time, _name(choice)
     if time is None:
@@ -165,20 +165,20 @@ def _no_times(plan: Plan) -> str:
     return "No time is predicted, because too few of the step's calls have a known time."
 
 
-def _about_own_mac(own: Own | None) -> str:
+def _about_own_mac(own: MacTime | None) -> str:
     """What is to be known of one's own Mac where it has no row with a time."""
     if own is None:
         return ""
-    name = own.choice.mac.name
-    if own.step is None:
+    name = own.mac.name
+    if own.time is None:
         return f"No time is predicted for {name}, so nothing is compared with it."
-    if own.choice.time is None:
-        what = "pages" if own.choice.verdict is Verdict.PAGES else "fails"
+    if own.verdict in words.NO_TIME:
+        what = "pages" if own.verdict is Verdict.PAGES else "fails"
         return f"On {name} the run {what}: speeds are relative to its step there with enough memory."
     return ""
 
 
-def _interval(choices: Sequence[Choice]) -> str:
+def _interval(choices: Sequence[MacTime]) -> str:
     """`80 % intervals: 0.51 to 2.03 times the step.`: the widest of the Macs."""
     walked = [choice.time for choice in choices if choice.time is not None]
     low = min((time.low / time.seconds for time in walked), default=1.0)
