@@ -101,27 +101,6 @@ def test_three_runs_that_agree(program: Program) -> None:
     ]
 
 
-def test_autocast_that_comes_on_is_left_to_the_user(tmp_path: Path) -> None:
-    """It changes the losses. Beside that run is one without it, so the device stays in the patch."""
-    text = f'{TEXT}kind = "cuda" if "cuda" in str(device) else "cpu"\n'
-    (tmp_path / "train.py").write_text(text)
-    program = Program.read(tmp_path / "train.py")
-
-    def answer(edits: str, how: How) -> Ran:
-        lines = frozenset((str(program.main.path), line) for line in (2, 5))
-        autocast = how.what == "the changed script on mps"
-        ran = replace(ON_MPS, reached=lines) if how.device == "mps" else ON_CPU
-        return replace(ran, losses=(0.5, 0.3)) if autocast else ran
-
-    runs = Runs(program, answer)
-    found = RULES["MPS409"].finding(Site(str(program.main.path), 2, "", program.main.line(2)), what="It.", count=1)
-    done = check(program, edits_for([found], program)[0], ON_CPU, runs)
-    assert runs.told[1:] == ["the changed script on mps: device", "the same with autocast as it is: device"]
-    assert [(edit.finding.id, edit.line) for edit in done.kept] == [("MPS409", 2)]
-    assert [(one.finding.site.line, one.why) for one in done.left] == [(5, "on mps losses differ: 0.3 instead of 0.25")]
-    assert done.after is not None
-
-
 def test_what_two_runs_have_to_show_goes_first(program: Program) -> None:
     """Losses differ where there is no GPU: what means the same everywhere is looked at without the rest."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from anymps._text import listed
-from anymps.findings.edits import TYPE_WITH_MPS, Safety
+from anymps.findings.edits import Safety
 from anymps.fix._comparison import Ran, agreement, difference, stops_short
 from anymps.fix._edits import Edit, Suggestion, apply_all
 from anymps.fix._lines import new_line, with_branches
@@ -138,25 +138,17 @@ class Checked:
             how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
             how = replace(how, seconds=max(self._before.seconds, self._seconds_left, _LEAST_S))
             tasks = [(changed, how)]
-            # Autocast that comes on changes the losses: beside it a run in which it stays as it is on a Mac.
-            fewer = [edit for edit in self.kept if edit.how is not TYPE_WITH_MPS]
-            beside = 0 < len(fewer) < len(self.kept)
-            if beside:
-                tasks.append((apply_all(fewer, self.program), replace(how, what="the same with autocast as it is")))
             if option and self.chooses_device(self.kept):
                 tasks.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
-            ran = self._ran(*tasks)
-            after, (why, before) = ran[0], self._against_mac(ran[0], on_cpu=on_cpu)
-            if why and beside:
-                self._keep(fewer, f"on mps {why}")
-                changed, after, (why, before) = tasks[1][0], ran[1], self._against_mac(ran[1], on_cpu=on_cpu)
+            after, *with_option = self._ran(*tasks)
+            why, before = self._against_mac(after, on_cpu=on_cpu)
             if not why:
                 self.after = after
                 if agreed := agreement(before, after):
                     self.notes.append(f"on mps, {agreed}")
                 self._leave_unreached(changed, after)
-                if tasks[-1][1].added:
-                    self._obeys(option, ran[-1])
+                if with_option:
+                    self._obeys(option, with_option[0])
                 return
             sure = [edit for edit in self.kept if _is_safe(edit) and not self.chooses_device([edit])]
             if (after.error and not self._at_edit(after)) or not self._has_time or self._fewer() == sure:

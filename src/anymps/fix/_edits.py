@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Final
 
 from anymps._errors import UsageError
 from anymps._text import listed
 from anymps.findings import Finding
-from anymps.findings.edits import TYPE_WITH_MPS, Safety, chosen_by_name
+from anymps.findings.edits import Safety, chosen_by_name
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
@@ -76,8 +75,7 @@ def _chooses_device(edit: Edit, program: Program) -> bool:
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
     """Edits of the whole program that one of the findings asks for: of all that asks for CUDA in the script and in the
     modules that it imported, and of each device that is named as CUDA's in another file of the project that a finding
-    is about. Other scripts of the folder are none of its business. What takes the new device for the CPU is changed,
-    too.
+    is about. Other scripts of the folder are none of its business.
     """
     asking = next((finding for finding in findings if finding.rule.project is not None), None)
     if asking is None:
@@ -92,10 +90,8 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
             script = program.script(file)
         except UsageError:
             continue
-        devices = asked if file in modules else named
-        for line, (how, safety) in product(
-            script.lines_with("cuda"), ((devices, Safety.SAFE), (TYPE_WITH_MPS, Safety.PROVED))
-        ):
+        how = asked if file in modules else named
+        for line in script.lines_with("cuda"):
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
                 continue
@@ -108,7 +104,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
                 around=script.line(line),
                 recorded=dict(enumerate(rows(script.text), 1)),
             )
-            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=safety)
+            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
             yield Edit(found, file, line, how)
 
 
