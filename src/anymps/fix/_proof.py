@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps.runs import Observer, Order
-from anymps.runs.inside import OF_ANYMPS
+from anymps.runs.inside import OF_ANYMPS, watch_losses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +33,6 @@ class Proof(Observer):
 
     def start(self, order: Order, folder: Path, state: State | None) -> None:
         """Watch backward, optimizers and lines."""
-        import torch
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         self._on_mps = state is not None
@@ -44,7 +43,7 @@ class Proof(Observer):
             from anymps.compare.inside import draw_on_cpu
 
             draw_on_cpu()
-        torch.autograd.backward = self._watching(torch.autograd.backward)
+        watch_losses(self._note_losses)
         register_optimizer_step_pre_hook(self._before_step)
         self._reached = ReachedLines(self.watch)
         self._reached.watch()
@@ -63,16 +62,8 @@ class Proof(Observer):
             "modules": _modules(),
         }
 
-    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`torch.autograd.backward`, which `Tensor.backward` calls, too."""
-
-        def backward(tensors: Any, *given: Any, **named: Any) -> Any:
-            for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
-                if getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex():
-                    self._losses.append(self._value(tensor.detach()))
-            return original(tensors, *given, **named)
-
-        return backward
+    def _note_losses(self, losses: Sequence[Tensor]) -> None:
+        self._losses += [self._value(loss.detach()) for loss in losses]
 
     def _value(self, loss: Tensor) -> float | Tensor:
         """A loss, read at once from the virtual device's memory: one that is kept changes the blocks handed out next.
