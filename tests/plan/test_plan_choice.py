@@ -14,7 +14,6 @@ from anymps.cost import speed_ratio
 from anymps.plan import NoLarger, Outcome, Plan, Row, Verdict, mac_time, representative, step_times
 from anymps.report import Output, Outputs, plan_document, plan_json
 from anymps.report.plan._choice_words import by_memory, choice_table, more, said
-from anymps.report.plan._words import time_table
 from plans import GIB, plan_page, planned, render_plan, resting
 from processes import run_command
 from report.test_report_forms import validator
@@ -57,7 +56,7 @@ def test_the_answer_is_the_first_screen() -> None:
     assert first + 21 <= 30
     short, whole = render_plan(planned()), render_plan(planned(), verbose=True)
     assert whole.startswith(short.partition("\nWhat if")[0])
-    for section in ("What fills the memory", "What the memory allows", "A step on each chip", "Limits of this plan"):
+    for section in ("What fills the memory", "What the memory allows", "Limits of this plan"):
         assert section in whole
         assert section not in short
     assert "What if  each change alone" in short
@@ -129,16 +128,6 @@ def test_the_picture_has_a_bar_for_each_mac_with_a_time() -> None:
     assert widths == sorted(widths)
     seconds = [timed.time.seconds for timed in plan.times if timed.time is not None]
     assert widths[-1] / widths[0] == pytest.approx(seconds[0] / seconds[-1], rel=1e-3)
-
-
-def test_a_mac_has_one_speed() -> None:
-    """Against one's own Mac, or else against the first of the times; one Mac alone is compared with none."""
-    sentence = "Speeds compare with the first Mac; --against adds intervals."
-    assert "speed" in time_table(every()).names
-    assert sentence in time_table(every()).rest
-    for plan in (against("M1 16GB"), planned("M3 Pro 18GB")):
-        assert "speed" not in time_table(plan).names
-        assert sentence not in time_table(plan).rest
 
 
 def test_a_mac_above_its_bar() -> None:

@@ -17,16 +17,16 @@ from anymps.report.plan._words import INTERVAL, largest_batch, rate
 
 TITLE: Final = "Which Mac?"
 
-_INTERVAL, _SAMPLES, _SPEED = 4, 5, 7  # columns
+_INTERVAL, _SAMPLES, _TOKENS, _SPEED = 4, 5, 6, 8  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
 _HOST: Final = "The times leave out the program's own code and data loading, so `anymps run` predicts longer steps."
 
 
 def choice_table(plan: Plan) -> Table:
-    """Each Mac: whether the run fits, the largest batch, a step, samples a second, what binds it, and its speed.
+    """Each Mac: whether the run fits, the largest batch, a step, samples and tokens a second, what binds it, its speed.
 
     The speed is against one's own Mac. In the narrower table a sentence stands for the intervals of the steps, and in a
-    still narrower one samples a second are left out beside speeds.
+    still narrower one samples and tokens a second are left out beside speeds.
     """
     columns = (
         Column("Mac"),
@@ -35,11 +35,12 @@ def choice_table(plan: Plan) -> Table:
         Column("a step", "number"),
         INTERVAL,
         Column("samples/s", "number"),
+        Column("tokens/s", "number"),
         Column("bound by"),
         Column("speed", "number"),
         INTERVAL,
     )
-    rows = tuple(_row(choice) for choice in plan.choices)
+    rows = tuple(_row(choice, bool(plan.times)) for choice in plan.choices)
     caption = "Whether the run fits as it is written, the largest batch that does, and the predicted time of a step"
     table = Table("choice-table", columns, rows, caption=caption)
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
@@ -47,7 +48,7 @@ def choice_table(plan: Plan) -> Table:
     told, told_without_intervals = (" ".join(filter(None, _below(plan, intervals=given))) for given in (False, True))
     narrower = replace(table.of_columns(narrow), rest=told_without_intervals)
     if _SPEED in kept:
-        without_samples = [place for place in range(len(narrow)) if narrow[place] != _SAMPLES]
+        without_samples = [place for place in range(len(narrow)) if narrow[place] not in (_SAMPLES, _TOKENS)]
         narrower = replace(narrower, narrower=narrower.of_columns(without_samples))
     return replace(table.of_columns(kept), rest=told, narrower=narrower)
 
@@ -118,11 +119,12 @@ def _name(choice: MacTime) -> str:
     return f"{choice.mac.name} (yours)" if choice.own else choice.mac.name
 
 
-def _row(choice: MacTime) -> tuple[str, ...]:
+def _row(choice: MacTime, timed: bool) -> tuple[str, ...]:
     largest = largest_batch(choice.largest_batch)
     time, name = choice.time, _name(choice)
     if time is None:
-        return name, choice.verdict.value, largest, "", "", "", "", "", ""
+        why = "unknown: its clock is not public" if timed and choice.verdict not in words.TOO_LARGE else ""
+        return name, choice.verdict.value, largest, "", "", "", "", why, "", ""
     speed = ("", "")
     if choice.speed is not None:
         low, high = rate(choice.speed.low), rate(choice.speed.high)
@@ -133,6 +135,7 @@ def _row(choice: MacTime) -> tuple[str, ...]:
         largest,
         *estimate(time.seconds, time.low, time.high),
         rate(choice.samples),
+        rate(choice.tokens),
         bound_words(time.bound),
         *speed,
     )
@@ -172,7 +175,7 @@ def _about_own_mac(own: MacTime | None) -> str:
     name = own.mac.name
     if own.time is None:
         return f"No time is predicted for {name}, so nothing is compared with it."
-    if own.verdict in words.NO_TIME:
+    if own.verdict in words.TOO_LARGE:
         what = "pages" if own.verdict is Verdict.PAGES else "fails"
         return f"On {name} the run {what}: speeds are relative to its step there with enough memory."
     return ""

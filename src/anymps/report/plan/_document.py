@@ -28,7 +28,7 @@ from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _fix_words as fix_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._drawings import batch_drawing, choice_drawing, macs_drawing, times_drawing
+from anymps.report.plan._drawings import batch_drawing, choice_drawing, macs_drawing
 
 _STATES: Final[dict[Verdict, State]] = {
     Verdict.FITS: "clean",
@@ -89,7 +89,6 @@ def _sections(plan: Plan) -> Iterator[Section]:
         nav="Macs",
         remark="macOS as in `anymps plan --mac`",
     )
-    yield from _times(plan)
     yield from _batches(plan)
     yield _memory(plan)
     yield from _changes(plan)
@@ -111,19 +110,6 @@ def _choice(plan: Plan) -> Section:
         nav="Which Mac",
         remark=choice_words.remark(plan),
         folded=False,
-    )
-
-
-def _times(plan: Plan) -> Iterator[Section]:
-    if not plan.times:
-        return
-    yield Section(
-        "times",
-        "How long a step takes",
-        (*_drawn("times_drawing", times_drawing(plan.times)), words.time_table(plan)),
-        nav="Times",
-        heading=f"A step on {'these Macs' if plan.asked else 'each chip'}",
-        remark=words.PREDICTED,
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from anymps._text import duration_short, estimate
 from anymps.plan import Batches, MacTime, Row
 from anymps.report import _text as text
 from anymps.report._lanes import round_
@@ -129,22 +128,6 @@ def _ticks(widest: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(widest))
     step = next(digit * power for digit in (0.2, 0.5, 1, 2, 5) if 100 * digit * power / widest >= _TICK)
     return [step * number for number in range(1, int(0.96 * widest / step) + 1)]
-
-
-def times_drawing(times: Sequence[MacTime]) -> dict[str, Any] | None:
-    """A step on each Mac with its interval, on one logarithmic scale; None where no time is predicted."""
-    timed = [(mac_time.mac.name, mac_time.time) for mac_time in times if mac_time.time is not None]
-    rows = [
-        (
-            "{}: {} ({})".format(name, *estimate(time.seconds, time.low, time.high)),
-            time.low,
-            time.seconds,
-            time.high,
-        )
-        for name, time in timed
-    ]
-    what = "The predicted time of a step and its 80 % interval"
-    return _intervals(rows, "How long a step takes", what, lambda seconds: duration_short(1e9 * seconds))
 
 
 def batch_drawing(batches: Batches) -> dict[str, Any] | None:

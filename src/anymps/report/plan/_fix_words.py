@@ -114,7 +114,7 @@ def _steps(times: Sequence[MacTime], macs: Sequence[Mac]) -> Iterator[str]:
         elif (time := known[mac].time) is not None:
             yield duration(1e9 * time.seconds)
         else:
-            yield known[mac].verdict.value if known[mac].verdict in words.NO_TIME else "unknown"
+            yield known[mac].verdict.value if known[mac].verdict in words.TOO_LARGE else "unknown"
 
 
 def _verdict(outcome: Outcome) -> str:

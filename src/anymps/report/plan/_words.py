@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from anymps._text import estimate, step_name
-from anymps.forecast import bound_words
+from anymps._text import step_name
 from anymps.plan import (
     LARGEST_BATCH,
     Assumption,
@@ -48,19 +47,14 @@ _MEANING: Final = {
     Verdict.FAILS: "fails",
 }
 
-NO_TIME: Final = {Verdict.PAGES: "memory: it pages", Verdict.FAILS: "memory: it fails"}
+TOO_LARGE: Final = (Verdict.PAGES, Verdict.FAILS)
+"""Where a step has no time."""
 
 PREDICTED: Final = "predicted, with 80 % intervals"
 PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
 INTERVAL: Final = Column("80 %", "number", left_out=1)
 
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
-
-_ABOUT_TIMES: Final = (
-    "The times leave out the program's own code and data loading, because a plan does not run them at full speed; "
-    "`anymps run` times them, too, and predicts longer steps."
-)
-_SPEEDS: Final = "Speeds compare with the first Mac; --against adds intervals."
 
 _UNKNOWN: Final = {
     NoLarger.NO_BATCH: "The largest batch is unknown, because no data loader gives batches. If the script has an "
@@ -238,43 +232,6 @@ def largest_batch(number: int | None) -> str:
     if number is None:
         return ""
     return f"{number:,}{'+' if number == LARGEST_BATCH else ''}" if number else "none"
-
-
-def time_table(plan: Plan) -> Table:
-    """How long a step would take on each Mac; speeds against one's own are in the table that a plan begins with."""
-    times = [mac_time.time for mac_time in plan.times]
-    slowest = next((time.seconds for time in times if time is not None), 0.0)
-    compares = len(times) > 1 and plan.own is None
-    rows = []
-    for mac_time in plan.times:
-        if mac_time.time is None:
-            why = NO_TIME.get(mac_time.verdict, "unknown: its clock is not public")
-            rows.append((mac_time.mac.name, "", "", "", "", "", why))
-            continue
-        time = mac_time.time
-        rows.append(
-            (
-                mac_time.mac.name,
-                *estimate(time.seconds, time.low, time.high),
-                f"{slowest / time.seconds:.1f}x" if compares else "",
-                rate(mac_time.samples),
-                rate(mac_time.tokens),
-                bound_words(time.bound),
-            )
-        )
-    columns = (
-        Column("Mac"),
-        Column("a step", "number"),
-        INTERVAL,
-        Column("speed", "number"),
-        Column("samples/s", "number"),
-        Column("tokens/s", "number", left_out=2),
-        Column("bound by"),
-    )
-    kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
-    said = ("" if plan.asked else FEWEST, _ABOUT_TIMES, _SPEEDS if compares else "", *about_times(plan))
-    rest = " ".join(filter(None, said))
-    return Table("time-table", columns, tuple(rows), caption=PREDICTED_CAPTION, rest=rest).of_columns(kept)
 
 
 def about_times(plan: Plan) -> tuple[str, ...]:
