@@ -23,6 +23,7 @@ from anymps.plan import (
     Verdict,
     batch_times,
     first_fixes,
+    mac_time,
     other_allocations,
     step_times,
 )
@@ -97,11 +98,7 @@ def planned(*macs: str) -> Plan:
     )
     read = Assumption("item", "/home/me/train.py", 9, "print(loss.item())", 3)
     dropped = Dropped(("/home/me/best.pt",))
-    base = Measured(Scenario(), told, 3, 8, 512, (read,), {"status": 0}, dropped=dropped, work=work())
-    changes = (
-        Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, (Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB),)),
-        Change(Scenario(optimizer="sgd"), 0, 0, (), "it has no optimizer"),
-    )
+    base = Measured(Scenario(), told, 3, 8, 512, (read,), dropped=dropped, work=work())
     asked = tuple(parse_mac(name) for name in macs)
     shown = tuple(row for row in rows if row.outcome.mac in asked) if asked else rows
     outcomes = [row.outcome for row in shown]
@@ -111,6 +108,12 @@ def planned(*macs: str) -> Plan:
     assert growth is not None
     macs = asked or [mac_time.mac for mac_time in times if mac_time.time is not None][:1]
     batches = batch_times(growth, 8, macs, lambda mac: {8: 0, 16: 100}.get(mac.ram_gib, 1 << 16), "2.13.0")
+    sized = Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB)
+    timed = tuple(mac_time(base, mac, Verdict.FITS, "2.13.0") for mac in macs)
+    changes = (
+        Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, (sized,), timed),
+        Change(Scenario(optimizer="sgd"), 0, 0, problem="it has no optimizer"),
+    )
     return Plan(
         "train.py",
         base,
@@ -142,7 +145,7 @@ def evil() -> Plan:
         plan.base, story=told, assumptions=(Assumption(EVIL, EVIL, 9, EVIL, 3),), dropped=Dropped((EVIL,), (EVIL,))
     )
     rows = tuple(replace(row, outcome=replace(row.outcome, message=EVIL)) for row in plan.rows)
-    changes = (Change(Scenario(checkpoint=True), 0, 0, (), EVIL),)
+    changes = (Change(Scenario(checkpoint=True), 0, 0, problem=EVIL),)
     kept = (Fix(plan.fixes[2].kind, True, growth=GIB, sites=(Site(EVIL, 3, EVIL, EVIL),)), *plan.fixes)
     return replace(plan, script=EVIL, base=base, rows=rows, changes=changes, fixes=kept, torch=EVIL)
 

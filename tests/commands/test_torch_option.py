@@ -12,7 +12,7 @@ from anymps.forecast import forecast
 from anymps.record import Recording, RecordingWriter, join
 from anymps.report import render_terminal
 from anymps.report._predicted import predicted_in_short
-from anymps.report.plan._words import time_table
+from anymps.report.plan._choice_words import choice_table
 from plans import planned
 from processes import run_command
 from timed_steps import Steps
@@ -84,7 +84,7 @@ def test_a_joined_recording_keeps_the_release() -> None:
 
 
 def test_a_plan_says_whose_times_they_are() -> None:
-    """Below its table of times."""
+    """Below its table."""
     plan = replace(planned(), torch="2.13.0+cpu")
-    assert NOTE not in time_table(plan).rest
-    assert NOTE in time_table(replace(plan, times_of="2.11")).rest
+    assert NOTE not in choice_table(plan).rest
+    assert NOTE in choice_table(replace(plan, times_of="2.11")).rest

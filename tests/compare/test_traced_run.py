@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from anymps.compare.inside._run import TracedRun
 from anymps.compare.inside._tracer import Tracer
 from anymps.compare.inside._writer import TraceWriter
 from anymps.rules import installed_torch
+from anymps.runs.inside import watch_losses
 from processes import run_with_torch
 
 RUN = """
@@ -134,36 +134,38 @@ def test_random_numbers_of_the_cpu(mps_device: torch.device, tmp_path: Path) -> 
     ]
 
 
-def backward_of(path: Path) -> tuple[TracedRun, Callable[..., object]]:
-    """A run that watches nothing else, and its `torch.autograd.backward`."""
-    run = TracedRun(
-        path, "cpu", full_steps=1, random_on_cpu=False, in_host_memory=False, by_kernels=lambda: 0, names=(), facts={}
-    )
-    return run, run._watching(torch.autograd.backward)
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TracedRun:
+    """A run that watches losses and nothing else."""
+    made = TracedRun(
+        tmp_path / "trace", "cpu", full_steps=1, random_on_cpu=False, in_host_memory=False, by_kernels=lambda: 0,
+        names=(), facts={},
+    )  # fmt: skip
+    monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
+    watch_losses(made._note_losses)
+    return made
 
 
-def test_backward_on_an_edge_of_a_graph(tmp_path: Path) -> None:
+def test_backward_on_an_edge_of_a_graph(run: TracedRun, tmp_path: Path) -> None:
     """An edge has no number: it is no loss, alone or beside one, and backward does its work."""
-    run, backward = backward_of(tmp_path / "trace")
     weight = torch.ones(3, requires_grad=True)
     loss = (2 * weight).sum()
     edge = torch.autograd.graph.get_gradient_edge(loss)
-    backward(edge, torch.tensor(1.0), retain_graph=True)
-    backward([edge, loss], [torch.tensor(1.0), None], retain_graph=True)
+    torch.autograd.backward(edge, torch.tensor(1.0), retain_graph=True)
+    torch.autograd.backward([edge, loss], [torch.tensor(1.0), None], retain_graph=True)
     run.close("", None)
     assert weight.grad is not None
     assert weight.grad.tolist() == [6.0, 6.0, 6.0]
     assert [loss.value for loss in Trace.open(tmp_path / "trace").losses] == [6.0]
 
 
-def test_no_more_losses_than_a_trace_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_losses_than_a_trace_holds(run: TracedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first 100,000 are kept; the others are computed all the same."""
     assert _run._MOST_LOSSES == 100_000
     monkeypatch.setattr(_run, "_MOST_LOSSES", 3)
-    run, backward = backward_of(tmp_path / "trace")
     weight = torch.ones(1, requires_grad=True)
     for step in range(5):
-        backward([(weight * step).sum(), (weight * 10).sum()])
+        torch.autograd.backward([(weight * step).sum(), (weight * 10).sum()])
     run.close("", None)
     assert weight.grad is not None
     assert weight.grad.item() == 60

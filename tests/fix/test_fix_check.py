@@ -101,27 +101,6 @@ def test_three_runs_that_agree(program: Program) -> None:
     ]
 
 
-def test_autocast_that_comes_on_is_left_to_the_user(tmp_path: Path) -> None:
-    """It changes the losses. Beside that run is one without it, so the device stays in the patch."""
-    text = f'{TEXT}kind = "cuda" if "cuda" in str(device) else "cpu"\n'
-    (tmp_path / "train.py").write_text(text)
-    program = Program.read(tmp_path / "train.py")
-
-    def answer(edits: str, how: How) -> Ran:
-        lines = frozenset((str(program.main.path), line) for line in (2, 5))
-        autocast = how.what == "the changed script on mps"
-        ran = replace(ON_MPS, reached=lines) if how.device == "mps" else ON_CPU
-        return replace(ran, losses=(0.5, 0.3)) if autocast else ran
-
-    runs = Runs(program, answer)
-    found = RULES["MPS409"].finding(Site(str(program.main.path), 2, "", program.main.line(2)), what="It.", count=1)
-    done = check(program, edits_for([found], program)[0], ON_CPU, runs)
-    assert runs.told[1:] == ["the changed script on mps: device", "the same with autocast as it is: device"]
-    assert [(edit.finding.id, edit.line) for edit in done.kept] == [("MPS409", 2)]
-    assert [(one.finding.site.line, one.why) for one in done.left] == [(5, "on mps losses differ: 0.3 instead of 0.25")]
-    assert done.after is not None
-
-
 def test_what_two_runs_have_to_show_goes_first(program: Program) -> None:
     """Losses differ where there is no GPU: what means the same everywhere is looked at without the rest."""
 
@@ -191,61 +170,32 @@ def test_losses_are_those_of_a_mac_not_of_the_answers(program: Program) -> None:
     assert dict(left(done))["MPS409"] == "on mps losses differ: 7 instead of 0.5"
 
 
-def test_a_line_that_a_mac_never_enters(program: Program) -> None:
-    """An edit inside `if torch.cuda.is_available():` says nothing; others stay."""
-    main = str(program.main.path)
-
-    def answer(edits: str, how: How) -> Ran:
-        return replace(ON_MPS if how.device == "mps" else ON_CPU, reached=frozenset({(main, 4)}))
-
-    done = checked(program, ON_CPU, Runs(program, answer))
-    assert (kept(done), left(done)) == (["MPS108", "MPS812"], [("MPS409", "the run on mps did not reach its line")])
-
-
-def test_a_run_on_mps_that_stops_before_a_line(program: Program) -> None:
-    """`.cuda()` after a float64 error: the run without a GPU came there, and shows that the edit is right."""
-    main = str(program.main.path)
-
-    def answer(edits: str, how: How) -> Ran:
-        if how.device == "mps":
-            return Ran("TypeError: no float64", seconds=1.0, reached=frozenset({(main, 4)}), trail=((main, 4),))
-        return ON_CPU if edits else NO_CUDA
-
-    done = checked(program, NO_CUDA, Runs(program, answer))
-    assert (kept(done), left(done)) == (["MPS108", "MPS409", "MPS812"], [])
-
-
 @pytest.mark.parametrize(
-    ("given", "function", "kept_lines"),
+    ("above", "kept_lines"),
     [
-        ("args.cuda", "evaluate(args)", [3, 6]),
-        ("use", "evaluate()", [3, 6]),
-        ("self.other", "evaluate(use)", [3]),
-        ("options.to", "evaluate(use)", [3]),
+        ("def evaluate():", [3, 6]),
+        ("if use:", [3, 6]),
+        ("if torch.cuda.is_available():", [3, 5, 6]),  # entered on a Mac from now on
+        ("if torch.cuda.is_available() and torch.cuda.is_bf16_supported():", [3]),
     ],
 )
-def test_a_line_that_follows_another_edit(tmp_path: Path, given: str, function: str, kept_lines: list[int]) -> None:
-    """`args.cuda` is true on a Mac now: where it chooses CUDA, in a part that did not run, mps must come first, too."""
-    name = "args.cuda" if "." in given else "use"
-    (tmp_path / "train.py").write_text(
-        f"import torch\nfrom options import args, options, self\n{given} = torch.cuda.is_available()\n\n"
-        f"def {function}:\n"
-        f'    model.to("cuda" if {name} else "cpu")\n'
-    )
+def test_a_line_that_the_run_does_not_reach(tmp_path: Path, above: str, kept_lines: list[int]) -> None:
+    """It is changed, as a value that is changed may decide there, and told; not where no Mac comes."""
+    text = f'import torch\n\nuse = torch.cuda.is_available()\n\n{above}\n    model.to("cuda" if use else "cpu")\n'
+    (tmp_path / "train.py").write_text(text)
     program = Program.read(tmp_path / "train.py")
-    found = [
-        RULES["MPS409"].finding(Site(str(program.main.path), at, "", program.main.line(at)), what="It.", count=1)
-        for at in (3, 6)
-    ]
+    found = RULES["MPS409"].finding(Site(str(program.main.path), 3, "", program.main.line(3)), what="It.", count=1)
 
     def run(orders: Sequence[tuple[Program, How]]) -> list[Ran]:
-        reached = frozenset({(str(program.main.path), 3)})
+        reached = frozenset({(str(program.main.path), 3), (str(program.main.path), 5)})
         return [replace(ON_MPS if how.device == "mps" else ON_CPU, reached=reached) for _, how in orders]
 
-    done = check(program, edits_for(found, program)[0], ON_CPU, run)
+    done = check(program, edits_for([found], program)[0], ON_CPU, run)
     assert sorted(edit.line for edit in done.kept) == kept_lines
-    told = "the run on mps did not reach line 6 of train.py, where a changed value decides"
-    assert (told in done.notes) == (kept_lines == [3, 6])
+    told = 6 in kept_lines
+    assert ("the run on mps did not reach line 6 of train.py" in done.notes) is told
+    why = [(6, "the run on mps did not reach its line")]
+    assert [(one.finding.site.line, one.why) for one in done.left] == ([] if told else why)
 
 
 def test_what_the_script_prints_of_a_gpu(program: Program) -> None:

@@ -9,11 +9,6 @@ import pytest
 from anymps.fix import Program, cpu_option
 
 
-def option_of(folder: Path, text: str, *given: str) -> str:
-    (folder / "train.py").write_text(text)
-    return " ".join(cpu_option(Program.read(folder / "train.py"), given))
-
-
 @pytest.mark.parametrize(
     ("call", "option"),
     [
@@ -42,18 +37,17 @@ def option_of(folder: Path, text: str, *given: str) -> str:
 )
 def test_an_option_that_names_a_device(tmp_path: Path, call: str, option: str) -> None:
     """With a word after which the model is on the CPU; none if it asks for a GPU alone."""
-    assert option_of(tmp_path, f"{call}\n") == option
+    (tmp_path / "train.py").write_text(f"{call}\n")
+    assert " ".join(cpu_option(Program.read(tmp_path / "train.py"))) == option
 
 
 def test_options_of_a_module(tmp_path: Path) -> None:
-    """The project's own, and what it imports in turn; not what the command line has already."""
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "__init__.py").touch()
-    (tmp_path / "lib" / "options.py").write_text("from .more import add\nimport torch\n")
-    (tmp_path / "lib" / "more.py").write_text(
-        'def add(p):\n    p.add_argument("--no-cuda", action="store_true")\n    p.add_argument("--device")\n'
-    )
-    text = "from lib.options import add\n"
-    assert option_of(tmp_path, text) == "--no-cuda"
-    assert option_of(tmp_path, text, "--lr", "1", "--no-cuda") == "--device cpu"
-    assert option_of(tmp_path, text, "--device=cuda", "--no-cuda") == ""
+    """The project's own, among those that were loaded; not what the command line has already."""
+    module = tmp_path / "options.py"
+    module.write_text('p.add_argument("--no-cuda", action="store_true")\np.add_argument("--device")\n')
+    (tmp_path / "train.py").write_text("from options import p\n")
+    program = Program.read(tmp_path / "train.py")
+    loaded = [pytest.__file__, str(module)]
+    for given, option in (((), "--no-cuda"), (("--no-cuda",), "--device cpu"), (("--device=cuda", "--no-cuda"), "")):
+        assert " ".join(cpu_option(program, given, loaded)) == option
+    assert cpu_option(program) == ()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anymps.fix import How, Program, Runs
-from anymps.fix._runs import _of_worker, _written
+from anymps.fix._runs import _written
 from anymps.runs import Order
 
 
@@ -62,27 +62,3 @@ def test_what_a_script_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "runs/m.pt": None,
         "/srv.txt": "5",
     }
-
-
-OWN = 'Traceback (most recent call last):\n  File "train.py", line 9\nRuntimeError: it died\n'
-OF_WORKER = 'Traceback (most recent call last):\n  File "train.py", line 3\n    f()\nKeyError: 1\n'
-IGNORED = "Exception ignored in: <function Loader.__del__ at 0x7f>\n" + OF_WORKER
-DIRECT = "\nThe above exception was the direct cause of the following exception:\n\n"
-
-
-@pytest.mark.parametrize(
-    ("errors", "traceback"),
-    [
-        ("", ""),
-        (OWN, ""),
-        (OWN + DIRECT + OWN, ""),
-        (f"warning\n{OF_WORKER}more\n{OWN}", OF_WORKER.rstrip()),
-        (f"{OF_WORKER}{OF_WORKER}{OWN}{DIRECT}{OWN}", OF_WORKER.rstrip()),
-        (OWN + IGNORED, ""),
-        (IGNORED + OWN, ""),
-        (f"{IGNORED}{OF_WORKER}{OWN}{IGNORED}", OF_WORKER.rstrip()),
-    ],
-)
-def test_the_traceback_of_a_worker_is_not_the_scripts(errors: str, traceback: str) -> None:
-    """The script's own is the last, with what led to it; an exception that Python ignored ended no process."""
-    assert _of_worker(errors) == traceback

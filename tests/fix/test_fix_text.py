@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anymps.findings import RULES
-from anymps.fix import Program, edits_for, source_files
+from anymps.fix import Program, edits_for
 from anymps.fix._check import _names_device
 from anymps.fix._lines import new_line, new_statements
 from anymps.fix._script import Script, guarded_line, with_guard
@@ -240,30 +240,6 @@ def test_what_a_program_changed(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_script_imports(tmp_path: Path) -> None:
-    """Modules and packages beside the script, beside the importer and below the root; each once, and no others."""
-    program = project(
-        tmp_path,
-        {
-            "train": "import os, a.b\nfrom a import c\nfrom . import d\n",
-            "a/__init__": "",
-            "a/b": "from c import x\nimport lost\n",
-            "a/c": "import train\nimport broken\n",
-            "d": "",
-            "broken": "x = (\n",
-            "unused": "",
-        },
-    )
-    assert [str(path.relative_to(tmp_path)) for path in source_files(program)] == [
-        "train.py",
-        "a/b.py",
-        "a/__init__.py",
-        "a/c.py",
-        "d.py",
-        "broken.py",
-    ]
-
-
 def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Path) -> None:
     """Its finding is a suggestion that names those lines; so is an edit of a line that another finding changes."""
     program = project(tmp_path, {"train": "import torch\ndevice = torch.device('cuda')\nx = f(device)\n"})
@@ -305,10 +281,10 @@ def test_a_type_of_a_tensor_is_no_choice_of_a_device(tmp_path: Path) -> None:
 
 
 def test_which_files_are_the_scripts(tmp_path: Path) -> None:
-    """What it imports, by its source or by name, and what a finding is about; not other scripts of the folder."""
+    """What it imported, and what a finding is about; not other scripts of the folder."""
     asks = "import torch\nd = torch.device('cuda')\n"
     texts = {"train": "import torch\nimport a, broken\nx = f('cuda')\n", "broken": "x = ('cuda'\n"}
-    texts |= dict.fromkeys(("a", "loaded", "started", "other"), asks)
+    texts |= dict.fromkeys(("a", "started", "other"), asks)
     texts["started"] += "def late():\n    device = 'cuda'\n"
     program = project(tmp_path, texts)
     rule = next(rule for rule in RULES.values() if rule.project is not None)
@@ -317,10 +293,11 @@ def test_which_files_are_the_scripts(tmp_path: Path) -> None:
         return Site(str(tmp_path / f"{name}.py"), line, "<module>", "x = f('cuda')")
 
     found = [rule.finding(site("train", 3), what="It.", count=1), rule.finding(site("started", 1), what="It.", count=1)]
-    edits, suggestions = edits_for(found, program, [str(tmp_path / "loaded.py"), str(tmp_path.parent / "far.py")])
+    loaded = [str(tmp_path / f"{name}.py") for name in ("a", "broken", "../far")]
+    edits, suggestions = edits_for(found, program, loaded)
     assert [suggestion.finding.site.line for suggestion in suggestions] == [3, 1]
     places = sorted((edit.file.stem, edit.line) for edit in edits)
-    assert places == [("a", 2), ("loaded", 2), ("started", 2), ("started", 4)]
+    assert places == [("a", 2), ("started", 2), ("started", 4)]
 
 
 def test_lines_are_counted_as_python_counts_them() -> None:

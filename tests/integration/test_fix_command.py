@@ -141,22 +141,6 @@ if __name__ == "__main__":
     main()
 """.lstrip()
 
-DEAD_WORKER = """
-import torch
-
-if __name__ != "__main__":
-    {}["missing"]
-
-
-def main():
-    for x in torch.utils.data.DataLoader(torch.arange(12.0), batch_size=4, num_workers=1):
-        print(x.to("mps").sum().item())
-
-
-if __name__ == "__main__":
-    main()
-""".lstrip()
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -456,18 +440,6 @@ def test_workers_of_a_script_that_makes_a_folder(folder: Path) -> None:
     assert "anymps: 1 change: MPS812 in line 9" in result.err, result.err
     assert "  before and after, the script stops at port.py:15: ValueError: no more data in " in result.err
     assert not (folder / "runs").exists()
-
-
-def test_the_traceback_of_a_worker(folder: Path) -> None:
-    """The script's own exception says only that it died."""
-    (folder / "port.py").write_text(DEAD_WORKER)
-    result = fix(folder, "port.py")
-    lines = result.err.splitlines()
-    at = lines.index("  in a process that it started:")
-    assert lines[at - 1].startswith("  the script stops at port.py:8: RuntimeError: DataLoader worker (pid(s) ")
-    assert lines[at + 1] == "  Traceback (most recent call last):"
-    assert f'    File "{folder / "port.py"}", line 4, in <module>' in lines
-    assert "  KeyError: 'missing'" in lines
 
 
 def test_the_mac_of_the_projects_settings(folder: Path) -> None:

@@ -83,6 +83,9 @@ def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
     assert of["activation checkpointing"] < peak - 0.3 * parts["activations"]
     assert of["SGD"] <= peak - 0.8 * parts["optimizer state"]
     assert of["Adam"] == pytest.approx(peak, rel=0.01)
+    steps = {name: change["times"][0]["seconds"] for name, change in changes.items()}
+    assert steps["batch 2"] < changed["times"][0]["seconds"] < steps["activation checkpointing"]
+    assert steps["accumulation over 4"] is None  # a measured step is one part
     assert of["for-loop optimizer"] <= 1.001 * peak
     assert of["fused optimizer"] <= 1.001 * peak
 

@@ -11,11 +11,9 @@ import pytest
 from anymps import parse_mac
 from anymps.commands._show import show_document
 from anymps.cost import speed_ratio
-from anymps.plan import Choice, NoLarger, Outcome, Own, Plan, Row, Verdict, representative, step_times
-from anymps.plan._times import mac_time
+from anymps.plan import NoLarger, Outcome, Plan, Row, Verdict, mac_time, representative, step_times
 from anymps.report import Output, Outputs, plan_document, plan_json
 from anymps.report.plan._choice_words import by_memory, choice_table, more, said
-from anymps.report.plan._words import time_table
 from plans import GIB, plan_page, planned, render_plan, resting
 from processes import run_command
 from report.test_report_forms import validator
@@ -58,7 +56,7 @@ def test_the_answer_is_the_first_screen() -> None:
     assert first + 21 <= 30
     short, whole = render_plan(planned()), render_plan(planned(), verbose=True)
     assert whole.startswith(short.partition("\nWhat if")[0])
-    for section in ("What fills the memory", "What the memory allows", "A step on each chip", "Limits of this plan"):
+    for section in ("What fills the memory", "What the memory allows", "Limits of this plan"):
         assert section in whole
         assert section not in short
     assert "What if  each change alone" in short
@@ -132,16 +130,6 @@ def test_the_picture_has_a_bar_for_each_mac_with_a_time() -> None:
     assert widths[-1] / widths[0] == pytest.approx(seconds[0] / seconds[-1], rel=1e-3)
 
 
-def test_a_mac_has_one_speed() -> None:
-    """Against one's own Mac, or else against the first of the times; one Mac alone is compared with none."""
-    sentence = "Speeds compare with the first Mac; --against adds intervals."
-    assert "speed" in time_table(every()).names
-    assert sentence in time_table(every()).rest
-    for plan in (against("M1 16GB"), planned("M3 Pro 18GB")):
-        assert "speed" not in time_table(plan).names
-        assert sentence not in time_table(plan).rest
-
-
 def test_a_mac_above_its_bar() -> None:
     """Samples a second where the batch is known, else the time of a step."""
     one = every().choices[0]
@@ -194,9 +182,9 @@ def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture
 def against(name: str, verdict: Verdict = Verdict.TIGHT) -> Plan:
     """The plan of each chip beside one's own Mac."""
     plan, mac = every(), parse_mac(name)
-    timed, free = (mac_time(plan.base, mac, outcome, "2.13.0") for outcome in (verdict, Verdict.FITS))
+    free = mac_time(plan.base, mac, Verdict.FITS, "2.13.0")
     largest = 8 if verdict is Verdict.TIGHT else 0
-    return replace(plan, own=Own(Choice(mac, verdict, largest, timed.time, timed.samples), free.time))
+    return replace(plan, own=replace(free, verdict=verdict, largest_batch=largest, own=True))
 
 
 def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
@@ -211,9 +199,9 @@ def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
     own, *others = plan.choices
     for choice in others:
         if choice.time is not None:
-            assert plan.own is not None and plan.own.step is not None
-            assert choice.speed == speed_ratio(choice.time, plan.own.step)
-            apart = (choice.time.high / plan.own.step.low) / (choice.time.low / plan.own.step.high)
+            assert plan.own is not None and plan.own.time is not None
+            assert choice.speed == speed_ratio(choice.time, plan.own.time)
+            apart = (choice.time.high / plan.own.time.low) / (choice.time.low / plan.own.time.high)
             assert choice.speed.high / choice.speed.low < 0.8 * apart
     assert own.speed == (1, 1, 1)
     shown = render_plan(plan, width=80)
@@ -227,8 +215,8 @@ def test_ones_own_mac_may_be_too_small() -> None:
     rows = choice_table(plan)
     assert rows.rows[0] == ("M1 8GB (yours)", "fails", "none", "", "", "", "", "", "")
     slowest, own = plan.choices[1], plan.own
-    assert slowest.time is not None and own is not None and own.step is not None
-    assert slowest.speed is not None and slowest.speed.value == own.step.seconds / slowest.time.seconds
+    assert slowest.time is not None and own is not None and own.time is not None
+    assert slowest.speed is not None and slowest.speed.value == own.time.seconds / slowest.time.seconds
     sentence = "On M1 8GB the run fails: speeds are relative to its step there with enough memory."
     assert sentence in rows.rest
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from anymps import parse_mac
 from anymps.cost import Happening, OperatorCall
+from anymps.device import enable
 from anymps.forecast import StepWork
 from anymps.mac import all_macs
-from anymps.plan import Kind, Outcome, Verdict, representative, step_times
+from anymps.plan import Change, Kind, Measured, Outcome, Scenario, Verdict, mac_time, representative, step_times
 from anymps.plan._measure import _closures
-from anymps.record import RecordingBuilder, RoundKind
-from anymps.report.plan._words import time_table
-from plans import plan_page, planned, render_plan
+from anymps.plan._plan import _change
+from anymps.record import Phase, RecordingBuilder, RoundKind, Site
+from anymps.record._memory import tell
+from anymps.report.plan._choice_words import choice_table
+from anymps.report.plan._fix_words import change_table
+from plans import GIB, Ledger, planned, work
 
 BASE = planned().base
+TIGHT = " Tight: it fits only without other allocations."
 
 
 def fitting(least: int) -> list[Outcome]:
@@ -69,37 +76,66 @@ def test_without_ground_there_are_no_times() -> None:
     assert step_times(replace(BASE, work=StepWork((unknown,) * 3, 1)), fitting(8), "2.13") == ()
 
 
-def test_the_table_tells_what_binds_and_what_fails() -> None:
-    """The three Macs of a hand-made plan; speeds compare with the slowest."""
-    rows = time_table(planned())
-    assert rows.names == ("Mac", "a step", "80 %", "speed", "samples/s", "bound by")
-    assert [row[0] for row in rows.rows] == ["M5 16GB", "M3 Pro 18GB", "M1 8GB"]
-    assert rows.rows[0][3] == "1.0x"
-    assert rows.rows[0][-1] == "compute"
-    assert rows.rows[-1] == ("M1 8GB", "", "", "", "", "memory: it fails")
-    assert "A step on each chip  predicted, with 80 % intervals" in render_plan(planned(), verbose=True)
-    assert "A step on these Macs" in render_plan(planned("M5 16GB", "M3 Pro 18GB"), verbose=True)
-    assert "How long a step takes" in plan_page(planned())
-    assert "A step on" not in render_plan(replace(planned(), times=()), verbose=True)
-    assert "How long a step takes" not in plan_page(replace(planned(), times=()))
-
-
-def test_one_mac_alone_has_no_speed() -> None:
-    """There is nothing to compare it with."""
-    assert "speed" not in time_table(planned("M5 16GB")).names
+def test_the_table_tells_what_binds_and_why_there_is_no_time() -> None:
+    """Tokens a second only of a model that reads them; a Mac that fails has no time, nor has one without a clock."""
+    plan, mac = planned(), parse_mac("A18 Pro 8GB")
+    assert plan.times[0].tokens is None
+    read = replace(plan.times[0], tokens=25_000.0)
+    rows = choice_table(replace(plan, times=(read, *plan.times[1:], mac_time(plan.base, mac, Verdict.FITS, "2.13"))))
+    assert rows.names == ("Mac", "batch 8", "largest", "a step", "80 %", "samples/s", "tokens/s", "bound by")
+    assert [row[:1] + row[5:] for row in rows.rows] == [
+        ("M5 16GB", "49", "25,000", "compute"),
+        ("M3 Pro 18GB", "76", "", "compute"),
+        ("M1 8GB", "", "", ""),
+        ("A18 Pro 8GB", "", "", "unknown: its clock is not public"),
+    ]
 
 
 def test_an_optimizer_that_calls_its_closure_often() -> None:
     """The plan says how often the measured steps did; with one backward in the optimizer, or none, nothing is said."""
     before = planned()
-    stock = time_table(before).rest
+    stock = choice_table(before).rest
     for counts, many in (((20, 20), "20"), ((1, 20), "1 to 20"), ((1, 1), ""), ((0, 0), "")):
         told = (
             f" The optimizer called its closure {many} times in a measured step. If values decide how often, as with "
             "LBFGS, later steps take less time or more."
         )
-        rest = time_table(replace(before, base=replace(before.base, closures=counts))).rest
-        assert rest == stock + (told if many else "")
+        rest = choice_table(replace(before, base=replace(before.base, closures=counts))).rest
+        assert rest == stock.replace(TIGHT, "").rstrip() + (told if many else "") + TIGHT
+
+
+def test_what_ifs_show_the_step_on_each_mac() -> None:
+    """Beside the memory; a part of a batch has no step of its own, and a Mac that fails has none."""
+    plan = planned("M5 16GB", "M3 Pro 18GB")
+    macs = [parse_mac("M5 16GB"), parse_mac("M3 Pro 18GB")]
+    enable("M3 Pro 18GB", require="virtual", quiet=True)
+
+    def tried(scenario: Scenario, **changes: Any) -> Change:
+        measured: Future[Measured] = Future()
+        measured.set_result(replace(plan.base, scenario=scenario, **changes))
+        return _change(scenario, measured, macs, macs, "2.13.0", "2.13.0")
+
+    large = Ledger()
+    large.birth(100 * GIB, 0, Phase.FORWARD)
+    rows = [tuple(row) for row in large.rows]
+    changes = (
+        tried(Scenario(batch=4), work=work(4), batch=4),
+        tried(Scenario(accumulate=2)),
+        tried(Scenario(batch=512), story=tell(rows, 2, {1: "aten::mm"}, {0: "", 1: ""}, {0: Site("", 0)})),
+        tried(Scenario(fused=True), without_effect="none"),
+    )
+    table = change_table(replace(plan, changes=changes))
+    assert table.names == ("change", "tensors", "heaps", "", "M5 16GB", "M3 Pro 18GB", "")
+    assert [(row[0], *row[4:6]) for row in table.rows] == [
+        ("as written", "164 ms", "105 ms"),
+        ("batch 4", "82.4 ms", "52.9 ms"),
+        ("accumulation over 2", "unknown", "unknown"),
+        ("batch 512", "fails", "fails"),
+        ("fused optimizer", "", ""),
+    ]
+    assert table.rest == "Below a Mac's name is the predicted time of a step there."
+    without = change_table(replace(plan, changes=changes[1:]))
+    assert (without.names, without.rest) == (("change", "tensors", "heaps", "", ""), "")
 
 
 @pytest.mark.parametrize(("within", "counts"), [((3, 1), (1, 3)), ((0, 0), (0, 0))])

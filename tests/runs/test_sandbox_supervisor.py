@@ -16,11 +16,10 @@ import pytest
 from anymps.runs.inside._isolation import end_with_parent
 from anymps.runs.sandbox import SHARED, _supervisor
 from anymps.runs.sandbox._supervisor import Supervisor, _place
-from anymps.runs.sandbox._system_calls import CALLS, EMPTY_PATH, FOLLOW, NO_FOLLOW, Operand
+from anymps.runs.sandbox._system_calls import EMPTY_PATH, FOLLOW, NO_FOLLOW, Operand
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc of Linux")
 
-AT = Operand(path=1, folder=0)
 WITH_FLAGS = Operand(path=1, folder=0, flags=2)
 CURRENT = (1 << 32) - 100  # AT_FDCWD as a register has it
 
@@ -49,21 +48,6 @@ def opened(files: Path) -> Iterator[int]:
     number = os.open(files / "other", os.O_RDONLY)
     yield number
     os.close(number)
-
-
-def test_paths(files: Path, opened: int) -> None:
-    """From the root, from the current folder, from an open one; a file that is not there yet has its folder's name."""
-    assert place(Operand(path=0), str(files / "file")) == f"{files}/file"
-    assert place(Operand(path=0), "file") == f"{files}/file"
-    assert place(AT, CURRENT, "file") == f"{files}/file"
-    assert place(AT, opened, "../file") == f"{files}/file"
-    assert place(AT, opened, "new") == f"{files}/other/new"
-    assert place(Operand(path=0), "/not there") == "/not there"
-    assert place(Operand(path=0), "other/new/") == f"{files}/other/new"
-    with pytest.raises(FileNotFoundError):
-        place(Operand(path=0), "none/new")
-    with pytest.raises(FileNotFoundError):
-        place(AT, CURRENT, "")
 
 
 def test_a_tag_in_the_highest_byte_is_no_part_of_an_address(files: Path) -> None:
@@ -100,13 +84,6 @@ def test_descriptors(files: Path, opened: int) -> None:
         place(Operand(file=0), gone)
 
 
-def test_files_of_the_process_itself(files: Path, opened: int) -> None:
-    """`/proc/self` and `/dev/fd` are those of the process that asks, not of the supervisor."""
-    for name in (f"/proc/self/fd/{opened}", f"/dev/fd/{opened}", f"/proc/thread-self/fd/{opened}"):
-        assert place(Operand(path=0), name) == f"{files}/other"
-    assert place(Operand(path=0), "/proc/self/comm") == f"/proc/{os.getpid()}/comm"
-
-
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     """One whose process may change files below `tmp_path`."""
@@ -141,46 +118,6 @@ def test_kinds_of_files_in_shared_memory(supervisor: Supervisor, files: Path) ->
     names = ("file", "other", "pipe", "socket", "link", "new")
     assert [supervisor._may_name(f"{files}/{name}") for name in names] == [False, False, True, True, True, True]
     assert stat.S_ISSOCK(os.lstat("socket").st_mode)
-
-
-def test_what_is_left_in_shared_memory(supervisor: Supervisor, files: Path) -> None:
-    """New files may be changed and removed by all that are sealed; what is left is removed at the end."""
-    supervisor._shared = f"{files}/"
-    first, second, third = (f"{files}/{name}" for name in ("first", "second", "third"))
-    for name in (first, third):
-        supervisor._remember("openat", [name])
-        Path(name).touch()
-    assert supervisor._may_name(first)
-    assert supervisor._may_name(third)
-    supervisor._remember("renameat", [first, second])
-    os.rename(first, second)
-    supervisor._remember("unlink", [third])
-    supervisor._remember("openat", ["/elsewhere/new"])
-    assert supervisor._made == {second}
-    supervisor._free = ()
-    assert [supervisor._may_touch(name) for name in (first, second, third)] == [False, True, False]
-    supervisor.stop()
-    assert not Path(second).exists()
-    assert second not in Supervisor._made_by_all
-
-
-def test_a_call_with_two_files_asks_of_both(
-    supervisor: Supervisor, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A renaming is refused where one of the names is."""
-    numbers = {call.name: call for call in CALLS}
-    monkeypatch.setattr(supervisor, "_calls", {1: numbers["rename"], 2: numbers["chmod"]})
-    supervisor._shared = f"{files}/"
-
-    def may(number: int, *names: str) -> bool:
-        texts = [ctypes.create_string_buffer(name.encode()) for name in names]
-        return supervisor._may(os.getpid(), number, [ctypes.addressof(text) for text in texts])
-
-    assert [may(1, *names) for names in (("new", "newer"), ("file", "newer"), ("new", "file"))] == [True, False, False]
-    assert f"{files}/newer" in supervisor._made
-    assert may(2, "other")
-    supervisor._free = ()
-    assert not may(2, "other")
 
 
 def test_the_forms_of_the_kernel() -> None:

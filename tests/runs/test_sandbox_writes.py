@@ -417,6 +417,7 @@ def test_shared_memory_is_as_it_was(folder: Path) -> None:
             print(shell("mv {0} {0}.away"), shell("echo x > {0}.new && mv {0}.new {0}"))
             left = b"anymps-left-%d" % os.getpid()
             print(shell("echo x > {0}.left && cat {0}.left"), c("shm_open", left, 0o102, 0o600))
+            print(shell("echo x > {0}.one && mv {0}.one {0}.two && chmod 600 {0}.two && cat {0}.two"))
             pathlib.Path(kept).write_text("changed")
             assert pathlib.Path(kept).read_text() == "changed"
             pathlib.Path(kept + ".python").write_text("made")
@@ -438,6 +439,7 @@ def test_shared_memory_is_as_it_was(folder: Path) -> None:
             "Permission denied Permission denied Permission denied",
             "Permission denied Permission denied",
             "x done",
+            "x",
         ]
     finally:
         kept.unlink()

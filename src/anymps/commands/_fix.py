@@ -60,10 +60,10 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
     build()  # here, if ever: what runs the script may write nothing of the user's, and so keep no native core
     answered = bool(asked_for("cuda_as_mps", asked.cuda_as_mps))
     os.environ.pop(variable_of("cuda_as_mps"), None)  # the changed script has to do without
-    option = cpu_option(program, target.arguments)
     order = Order(tuple(target.words), device=Settings(**asked.device()), steps=asked.steps, seconds=asked.seconds)
     runs = Runs(order, say)
     before, findings = runs.first(program, answered, lambda recording: Judge(target.file).judge(recording).findings)
+    option = cpu_option(program, target.arguments, before.modules)
     edits, suggestions = edits_for(findings, program, before.modules)
     if not edits:
         if before.used and not before.error and not suggestions:
@@ -121,12 +121,9 @@ def _tell(done: Checked, before: Ran, main: Path) -> None:
 
 
 def _tell_stop(how: str, ran: Ran) -> None:
-    """How a run ended, if not well, with the traceback of a process that the script started, if that ended it."""
-    if not ran.error:
-        return
-    worker = ["in a process that it started:", *ran.worker.splitlines()] if ran.worker else []
-    for line in (f"{how}{ran.place}: {ran.error}", *worker):
-        tell(f"  {clean(line)}")
+    """How a run ended, if not well."""
+    if ran.error:
+        tell(f"  {clean(f'{how}{ran.place}: {ran.error}')}")
 
 
 def _suggest(suggestions: Sequence[Suggestion], passed: Sequence[tuple[str, int]] = ()) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from anymps._text import listed
-from anymps.findings.edits import TYPE_WITH_MPS, Safety
+from anymps.findings.edits import Safety
 from anymps.fix._comparison import Ran, agreement, difference, stops_short
 from anymps.fix._edits import Edit, Suggestion, apply_all
 from anymps.fix._lines import new_line, with_branches
@@ -93,7 +94,6 @@ class Checked:
     after: Ran | None = None
     notes: list[str] = field(default_factory=list)
     left: list[Suggestion] = field(default_factory=list)
-    _alone: tuple[Program, Ran] | None = None  # what ran without a GPU, and agreed
 
     def __post_init__(self) -> None:
         self._seconds_left = max(RUNS * self._before.seconds, _LEAST_S) - self._before.seconds
@@ -120,7 +120,6 @@ class Checked:
                 agreed = agreement(before, after)
                 ended = f"the script stops as before{after.place}" if after.error else "the script runs"
                 self.notes.append(f"without a GPU, {agreed or ended}")
-                self._alone = tasks[0][0], after
                 return
             self._keep(self._fewer(), f"without a GPU {why}")
             if not self._has_time:
@@ -139,25 +138,17 @@ class Checked:
             how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
             how = replace(how, seconds=max(self._before.seconds, self._seconds_left, _LEAST_S))
             tasks = [(changed, how)]
-            # Autocast that comes on changes the losses: beside it a run in which it stays as it is on a Mac.
-            fewer = [edit for edit in self.kept if edit.how is not TYPE_WITH_MPS]
-            beside = 0 < len(fewer) < len(self.kept)
-            if beside:
-                tasks.append((apply_all(fewer, self.program), replace(how, what="the same with autocast as it is")))
             if option and self.chooses_device(self.kept):
                 tasks.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
-            ran = self._ran(*tasks)
-            after, (why, before) = ran[0], self._against_mac(ran[0], on_cpu=on_cpu)
-            if why and beside:
-                self._keep(fewer, f"on mps {why}")
-                changed, after, (why, before) = tasks[1][0], ran[1], self._against_mac(ran[1], on_cpu=on_cpu)
+            after, *with_option = self._ran(*tasks)
+            why, before = self._against_mac(after, on_cpu=on_cpu)
             if not why:
                 self.after = after
                 if agreed := agreement(before, after):
                     self.notes.append(f"on mps, {agreed}")
                 self._leave_unreached(changed, after)
-                if tasks[-1][1].added:
-                    self._obeys(option, ran[-1])
+                if with_option:
+                    self._obeys(option, with_option[0])
                 return
             sure = [edit for edit in self.kept if _is_safe(edit) and not self.chooses_device([edit])]
             if (after.error and not self._at_edit(after)) or not self._has_time or self._fewer() == sure:
@@ -222,22 +213,25 @@ class Checked:
             self.notes.clear()  # they tell of a program that runs elsewhere
 
     def _leave_unreached(self, changed: Program, after: Ran) -> None:
-        """Edits that choose a device, and to which the run on mps did not come: it says nothing about them.
+        """Of the edits that choose a device and to which the run on mps did not come, keep and tell the safe ones.
 
-        Those stay that use what another edit changes, such as `args.cuda`: now it sends a Mac there, too. So do those
-        to which the run without a GPU came, if that on mps stopped before.
+        Those that stand below a question about CUDA that no edit changes are left: no Mac comes there.
         """
-        runs = [(changed, after), *([self._alone] if after.error and self._alone is not None else [])]
-        came = [edit for edit in self.kept if any(_came_to(edit, self.program, *run) for run in runs)]
-        other = [edit for edit in self.kept if edit not in came and not self.chooses_device([edit])]
-        given = {name for edit in came for name in _given_by(edit, self.program)}
-        rest = [edit for edit in self.kept if edit not in (*came, *other)]
-        along = [edit for edit in rest if given & _used_by(edit, self.program)]
-        self._keep([*came, *other, *along], "the run on mps did not reach its line")
+        edited = {(edit.file, edit.line) for edit in self.kept}
+        unreached = [
+            edit
+            for edit in self.kept
+            if self.chooses_device([edit]) and not _came_to(edit, self.program, changed, after)
+        ]
+        along = [edit for edit in unreached if _is_safe(edit) and not _is_below_cuda(edit, self.program, edited)]
+        self._keep(
+            [edit for edit in self.kept if edit in along or edit not in unreached],
+            "the run on mps did not reach its line",
+        )
         for file in dict.fromkeys(edit.file for edit in along):
             lines = [str(edit.line) for edit in reversed(along) if edit.file == file]
             which = f"{'line' if len(lines) == 1 else 'lines'} {listed(lines)} of {file.name}"
-            self.notes.append(f"the run on mps did not reach {which}, where a changed value decides")
+            self.notes.append(f"the run on mps did not reach {which}")
 
     def _ran(self, *tasks: Task) -> list[Ran]:
         """Runs at the same time, with the lines at which they stopped as the program as it stands has them."""
@@ -266,41 +260,11 @@ def _came_to(edit: Edit, program: Program, changed: Program, ran: Ran) -> bool:
     return any(file == str(edit.file) and first <= at <= last for file, at in ran.reached)
 
 
-def _given_by(edit: Edit, program: Program) -> set[tuple[str, ...]]:
-    """The names and attributes to which an edit's statement gives a value.
-
-    A name is one of its file and function, an attribute one of any: `args.cuda` of the script is `self.args.cuda` of a
-    module.
-    """
+def _is_below_cuda(edit: Edit, program: Program, edited: Collection[tuple[Path, int]]) -> bool:
+    """Whether a statement is entered only where CUDA is, by a test that is none of the `edited` lines."""
     place = program.script(edit.file).place(edit.line)
-    stored = (
-        []
-        if place is None
-        else [node for node in place.code.nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
-    )
-    return {name for node in stored for name in _known_as(node, str(edit.file), place.function if place else "")}
-
-
-def _used_by(edit: Edit, program: Program) -> set[tuple[str, ...]]:
-    """What its statement, and each test around it, reads."""
-    place = program.script(edit.file).place(edit.line)
-    if place is None:
-        return set()
-    nodes = [*place.code.nodes, *(node for test in place.tests for node in ast.walk(test))]
-    called = {node.func for node in nodes if isinstance(node, ast.Call)}  # x.cuda() reads no `args.cuda`
-    read = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load) and node not in called]
-    return {
-        name
-        for node in read
-        for scope in (place.function, "<module>")
-        for name in _known_as(node, str(edit.file), scope)
-    }
-
-
-def _known_as(node: ast.AST, file: str, function: str) -> list[tuple[str, ...]]:
-    if isinstance(node, ast.Attribute):
-        return [(node.attr,)]
-    return [(file, function, node.id)] if isinstance(node, ast.Name) else []
+    tests = place.tests if place is not None else ()
+    return any("cuda.is_available" in ast.unparse(test) and (edit.file, test.lineno) not in edited for test in tests)
 
 
 def line_between(one: Program, other: Program, file: str, line: int) -> int:

@@ -26,11 +26,10 @@ class Ran:
 
     `error` is empty for a run that ended with 0. `losses` are the values that backward was called on, `printed` the
     numbers on standard output, `files` what the script wrote by its names, None for what is no text. `trail` is where
-    the error was, and `worker` what a process that the script started printed when an exception ended it. `reached` are
-    the changed lines that the run came to. It took `seconds`. `places` are the types of devices of the parameters that
-    an optimizer stepped last, `modules` the files of the program's own modules that were imported. `used` says whether
-    anything was on mps, `early` after how many steps the run was ended (0: it ended by itself), `cut` whether it was
-    ended for its time.
+    the error was, `reached` are the changed lines that the run came to. It took `seconds`. `places` are the types of
+    devices of the parameters that an optimizer stepped last, `modules` the files of the program's own modules that were
+    imported. `used` says whether anything was on mps, `early` after how many steps the run was ended (0: it ended by
+    itself), `cut` whether it was ended for its time.
     """
 
     error: str = ""
@@ -38,7 +37,6 @@ class Ran:
     printed: tuple[float, ...] = ()
     files: Mapping[str, str | None] = field(default_factory=dict)
     trail: Trail = ()
-    worker: str = ""
     reached: frozenset[tuple[str, int]] = frozenset()
     seconds: float = 0.0
     places: tuple[str, ...] = ()
@@ -54,11 +52,9 @@ class Ran:
 
     @property
     def stopped(self) -> str:
-        """Where and why it stopped, and the error of a process which the script started, in one line of some length."""
-        lines = self.worker.splitlines()
+        """Where and why it stopped, in one line of some length."""
         error = self.error if len(self.error) <= _LONGEST else f"{self.error[: _LONGEST - 4]} ..."
-        others = f" (a process that it started: {lines[-1]})" if lines else ""
-        return f"{self.place.strip()}: {error}{others}".removeprefix(": ")
+        return f"{self.place.strip()}: {error}".removeprefix(": ")
 
     def stops_like(self, other: Ran) -> bool:
         """Whether two runs ended with the same words, but for numbers of one run, at the same line if both tell one.

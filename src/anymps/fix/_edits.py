@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Final
 
 from anymps._errors import UsageError
 from anymps._text import listed
 from anymps.findings import Finding
-from anymps.findings.edits import TYPE_WITH_MPS, Safety, chosen_by_name
-from anymps.fix._program import Program, source_files
+from anymps.findings.edits import Safety, chosen_by_name
+from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 from anymps.source import Edit as How
@@ -45,7 +44,7 @@ def edits_for(
     """The edits for findings in a program, in each file from its last line to its first, and all others as suggestions.
 
     A line is edited for one finding only: its other findings can be fixed in the next round. `loaded` are files of
-    modules that a run of the program had, those among them that its source does not name.
+    modules that a run of the program imported.
     """
     edits: dict[tuple[Path, int], Edit] = {}
     suggestions = []
@@ -76,16 +75,15 @@ def _chooses_device(edit: Edit, program: Program) -> bool:
 
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
     """Edits of the whole program that one of the findings asks for: of all that asks for CUDA in the script and in the
-    modules that it imports, and of each device that is named as CUDA's in another file of the project that a finding is
-    about. Other scripts of the folder are none of its business. What takes the new device for the CPU is changed, too.
+    modules that it imported, and of each device that is named as CUDA's in another file of the project that a finding
+    is about. Other scripts of the folder are none of its business.
     """
     asking = next((finding for finding in findings if finding.rule.project is not None), None)
     if asking is None:
         return
     rule = asking.rule
     named, asked = rule.project, rule.edit if asking.edit is None else asking.edit.edit
-    known = (Path(file).resolve() for file in loaded if program.owns(Site(file, 1)))
-    modules = list(dict.fromkeys((*source_files(program), *known)))
+    modules = program.files(loaded)
     came = {Path(where.file).resolve() for each in findings for where in (each.site, *each.related_sites)}
     beside = sorted(file for file in came if program.owns(Site(str(file), 1)))
     for file in dict.fromkeys((*modules, *beside)):
@@ -93,10 +91,8 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
             script = program.script(file)
         except UsageError:
             continue
-        devices = asked if file in modules else named
-        for line, (how, safety) in product(
-            script.lines_with("cuda"), ((devices, Safety.SAFE), (TYPE_WITH_MPS, Safety.PROVED))
-        ):
+        how = asked if file in modules else named
+        for line in script.lines_with("cuda"):
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
                 continue
@@ -109,7 +105,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
                 around=script.line(line),
                 recorded=dict(enumerate(rows(script.text), 1)),
             )
-            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=safety)
+            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
             yield Edit(found, file, line, how)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from anymps.fix._program import Program, source_files
+from anymps.fix._program import Program
 from anymps.source import argument, choices_of, elements, last_name, name_of, text_in, tree_of
 
 _DECLARES: Final = ("add_argument", "option", "Option")  # argparse; click; typer
@@ -17,14 +17,14 @@ _NOT: Final = re.compile(r"^(?:no|disable|without)[-_]?")
 _COUNTS: Final = re.compile(r"(?:^|[-_])(?:n|num|count|per|memory|mem|limit)(?:[-_]|$)|ngpu|gpus$")
 
 
-def cpu_option(program: Program, given: Sequence[str] = ()) -> tuple[str, ...]:
+def cpu_option(program: Program, given: Sequence[str] = (), loaded: Iterable[str] = ()) -> tuple[str, ...]:
     """What to add to the command line to ask a program for the CPU, by the first of its options that does; else ().
 
     A switch such as `--no-cuda` or `--cpu`, `--device cpu`, and for a GPU's number the -1 that scripts take for none.
-    Options of argparse, click and typer are read, in the script and the modules of the project that it imports. Those
-    that are `given` already are left out.
+    Options of argparse, click and typer are read, in the script and in the `loaded` modules of the project. Those that
+    are `given` already are left out.
     """
-    for file in source_files(program):
+    for file in program.files(loaded):
         for node in ast.walk(tree_of(program.text_of(str(file)))):
             if isinstance(node, ast.Call) and last_name(node) in _DECLARES:
                 words = _of_call(node)

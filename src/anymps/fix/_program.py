@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from anymps._errors import UsageError
 from anymps._paths import INSTALLED
 from anymps.fix._script import Script
 from anymps.record import Site
-from anymps.source import tree_of
 
 _FOREIGN = (*INSTALLED, "node_modules")
 
@@ -66,6 +64,11 @@ class Program:
         """The program with a script in the place of the one that it has of this file."""
         return replace(self, changed={**self.changed, script.path.resolve(): script})
 
+    def files(self, loaded: Iterable[str]) -> list[Path]:
+        """The script, and those of the `loaded` files of modules that are the project's own."""
+        own = (Path(file).resolve() for file in loaded if self.owns(Site(file, 1)))
+        return list(dict.fromkeys((self.main.path.resolve(), *own)))
+
     def differences(self) -> Iterator[tuple[Script, Script]]:
         """Each changed file as it was read and as it is now, the script first, then by name."""
         own = self.main.path.resolve()
@@ -84,32 +87,3 @@ class Program:
 
 def _root(folder: Path) -> Path:
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
-
-
-def source_files(program: Program) -> list[Path]:
-    """The script first, then the project's modules that are imported from there on."""
-    found = [program.main.path.resolve()]
-    seen = set(found)
-    for path in found:
-        tree = tree_of(program.text_of(str(path)))
-        for file in (file for name in _imported(tree) for file in _files(program, path, name)):
-            if file not in seen:
-                seen.add(file)
-                found.append(file)
-    return found
-
-
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (node.module or "", *(f"{node.module or ''}.{name.name}".strip(".") for name in node.names))
-
-
-def _files(program: Program, importer: Path, name: str) -> Iterator[Path]:
-    inner = Path(*name.split(".")) if name else Path()
-    for folder in (program.main.path.resolve().parent, importer.parent, program.root):
-        for file in (folder / inner.with_suffix(".py"), folder / inner / "__init__.py") if name else ():
-            if file.is_file() and program.owns(Site(str(file), 1, "", "")):
-                yield file.resolve()

@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps.runs import Observer, Order
-from anymps.runs.inside import OF_ANYMPS
+from anymps.runs.inside import OF_ANYMPS, watch_losses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,8 +32,8 @@ class Proof(Observer):
     draws_on_cpu: bool = False
 
     def start(self, order: Order, folder: Path, state: State | None) -> None:
-        """Watch backward, optimizers, modules and lines."""
-        import torch
+        """Watch backward, optimizers and lines."""
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         self._on_mps = state is not None
         self._is_in_memory = state is not None and state.virtual and state.substrate == "host"
@@ -43,15 +43,16 @@ class Proof(Observer):
             from anymps.compare.inside import draw_on_cpu
 
             draw_on_cpu()
-        torch.autograd.backward = self._watching(torch.autograd.backward)
-        self._watch_places(order.recorded)
+        watch_losses(self._note_losses)
+        register_optimizer_step_pre_hook(self._before_step)
         self._reached = ReachedLines(self.watch)
         self._reached.watch()
 
     def facts(self, ending: Mapping[str, object]) -> dict[str, object]:
         """Values that backward was called on, lines that were reached, and the files of the program's modules.
 
-        `places` are the types of the devices on which the model was last, `used` says whether anything was on mps.
+        `places` are the types of the devices on which an optimizer stepped last, `used` says whether anything was on
+        mps.
         """
         return {
             "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
@@ -61,16 +62,8 @@ class Proof(Observer):
             "modules": _modules(),
         }
 
-    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`torch.autograd.backward`, which `Tensor.backward` calls, too."""
-
-        def backward(tensors: Any, *given: Any, **named: Any) -> Any:
-            for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
-                if getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex():
-                    self._losses.append(self._value(tensor.detach()))
-            return original(tensors, *given, **named)
-
-        return backward
+    def _note_losses(self, losses: Sequence[Tensor]) -> None:
+        self._losses += [self._value(loss.detach()) for loss in losses]
 
     def _value(self, loss: Tensor) -> float | Tensor:
         """A loss, read at once from the virtual device's memory: one that is kept changes the blocks handed out next.
@@ -84,29 +77,10 @@ class Proof(Observer):
         content = bytearray(ctypes.string_at(loss.data_ptr(), loss.itemsize))
         return float(torch.frombuffer(content, dtype=loss.dtype).item())
 
-    def _watch_places(self, recorded: bool) -> None:
-        """Keep where the parameters of the last optimizer that stepped are, without one those of the last model."""
-        from torch.nn.modules.module import register_module_forward_pre_hook
-        from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-        stepped = False
-
-        def before_step(optimizer: Any, *_: Any) -> None:
-            nonlocal stepped
-            stepped = True
-            tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
-            self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
-
-        register_optimizer_step_pre_hook(before_step)
-        if recorded:
-            return  # only what compares devices pays for each module's call
-
-        def before_forward(module: Any, _: Any) -> None:
-            if not stepped:
-                tensor = next(module.parameters(), None)
-                self._places = self._places if tensor is None else (tensor.device.type,)
-
-        register_module_forward_pre_hook(before_forward)
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        """Keep where the parameters of the last optimizer that stepped are."""
+        tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+        self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
 
 
 def _used_mps() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,15 +19,6 @@ from anymps.fix._proof import Proof
 from anymps.record import Recording, Site
 from anymps.runs import Answer, Order, run, together
 
-_TRACEBACK = "Traceback (most recent call last):"
-# What Python prints of an exception that ends nothing, such as one of a `__del__` at the end.
-_IGNORED = re.compile(
-    r"^Exception ignored.*\nTraceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\S.*\n?)?", re.MULTILINE
-)
-_CHAINED = (
-    "During handling of the above exception, another exception occurred:",
-    "The above exception was the direct cause of the following exception:",
-)
 _LONGEST_TEXT = 1 << 22  # bytes of a written file that is compared
 
 
@@ -110,7 +100,6 @@ def _read(answer: Answer, program: Program, steps: int | None) -> Ran:
         printed=numbers(answer.output),
         files=_written(answer.files, set(map(str, program.changed)), unchanged),
         trail=tuple((file, line) for file, line in trail if program.owns(Site(file, line))),
-        worker=_of_worker(answer.errors) if why else "",
         reached=frozenset((str(file), int(line)) for file, line in noted.get("reached", ())),
         seconds=answer.seconds,
         places=tuple(noted.get("places", ())),
@@ -147,19 +136,3 @@ def _shown(place: str) -> str:
     """A path as seen from the current folder, if it lies there."""
     here = Path.cwd().resolve()
     return Path(place).relative_to(here).as_posix() if Path(place).is_relative_to(here) else place
-
-
-def _of_worker(errors: str) -> str:
-    """The traceback of a process that the script started; the script's own, with what led to it, is the last."""
-    blocks = _IGNORED.sub("", errors).split(_TRACEBACK)
-    own = len(blocks) - 1
-    while own > 1 and blocks[own - 1].rstrip().endswith(_CHAINED):
-        own -= 1
-    if own < 2:
-        return ""
-    lines = [_TRACEBACK]
-    for line in blocks[1].splitlines()[1:]:
-        lines.append(line)
-        if line and not line[0].isspace():
-            break  # the exception itself
-    return "\n".join(lines)

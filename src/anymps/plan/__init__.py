@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from anymps.plan._batches import Batches, BatchTime, Growth, batch_times
-from anymps.plan._choice import Choice, Own
 from anymps.plan._fixes import Fix, FixKind, first_fixes
 from anymps.plan._measure import Assumption, Dropped, Measured, measure
 from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
-from anymps.plan._times import MacTime, step_times
+from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import (
     LARGEST_BATCH,
     Kind,

@@ -12,11 +12,10 @@ from anymps._errors import PlanError
 from anymps._numbers import digits
 from anymps.mac import Mac, all_macs
 from anymps.plan._batches import Batches, Growth, batch_times
-from anymps.plan._choice import Choice, Own, choices
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, measure
 from anymps.plan._scenario import Scenario
-from anymps.plan._times import MacTime, mac_time, step_times
+from anymps.plan._times import MacTime, choices, mac_time, step_times
 from anymps.plan._trace import OtherAllocations, Outcome, Stretch, Verdict, other_allocations
 from anymps.runs import Order, Runner
 
@@ -63,6 +62,8 @@ class Change:
     peak_reserved: int
     outcomes: tuple[Outcome, ...] = ()
     """On the Macs that were asked about."""
+    times: tuple[MacTime, ...] = ()
+    """A step on the Macs that were asked about, else on the slowest that the script fits on as it is written."""
     problem: str = ""
     """Why this change could not be tried; then the numbers are 0."""
 
@@ -95,11 +96,11 @@ class Plan:
     """The release of torch whose times these are, where it is another one than `torch`."""
     other_calls: bool = False
     """Whether a step with twice the batch makes other calls, so that `batches` are not known."""
-    own: Own | None = None
-    """One's own Mac, where the others are compared with one."""
+    own: MacTime | None = None
+    """One's own Mac, with its time as if the memory did, where the others are compared with one."""
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[MacTime, ...]:
         """Which Mac? The Macs that were asked about, else each chip, in one row each; one's own comes first."""
         return choices([(row.outcome, row.largest_batch) for row in self.rows], self.times, self.own)
 
@@ -141,21 +142,21 @@ def make_plan(
             outcome = measured.trace.replay(one, minor)
             recovery = _recovery(run, first, measured, outcome) if asked else None
             rows.append(Row(outcome, largest, recovery))
+        release = times_of or torch_version
+        times = step_times(measured, [row.outcome for row in rows], release, asked)
+        timed = asked or [one.mac for one in times if one.time is not None][:1]
         shown = asked or [row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED][:1]
-        changes = tuple(_change(scenario, future, shown, minor) for scenario, future in tried)
+        changes = tuple(_change(scenario, future, shown, timed, torch_version, release) for scenario, future in tried)
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = other_allocations(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
-    release = times_of or torch_version
-    times = step_times(measured, [row.outcome for row in rows], release, asked)
     batches: tuple[Batches, ...] = ()
     if stretch is not None and larger_run.growth is not None:
-        macs = asked or [timed.mac for timed in times if timed.time is not None][:1]
         batch = measured.batch or stretch.batch
         batches = batch_times(
             larger_run.growth,
             batch,
-            macs,
+            timed,
             lambda mac: stretch.largest(mac, minor),
             release,
             asked=measured.scenario.batch is not None,
@@ -175,20 +176,16 @@ def make_plan(
         times=times,
         batches=batches,
         other_calls=stretch is not None and larger_run.growth is None,
-        own=own_mac(measured, against, stretch, torch_version, times_of) if against is not None else None,
+        own=_own(measured, against, stretch, minor, release) if against is not None else None,
     )
 
 
-def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, times_of: str = "") -> Own:
-    """What a plan knows of one's own Mac; `times_of` is the release whose times are predicted, if another one."""
-    minor = digits(torch.split(".")[1])
+def _own(measured: Measured, mac: Mac, stretch: Stretch | None, minor: int, times_of: str) -> MacTime:
+    """What a plan knows of one's own Mac."""
     verdict = measured.trace.replay(mac, minor).verdict
     largest = stretch.largest(mac, minor) if stretch is not None else None
-    free = mac_time(measured, mac, Verdict.FITS, times_of or torch)
-    choice = Choice(mac, verdict, largest)
-    if verdict in ACCEPTED:
-        choice = replace(choice, time=free.time, samples=free.samples)
-    return Own(choice, free.time)
+    free = mac_time(measured, mac, Verdict.FITS, times_of)
+    return replace(free, verdict=verdict, largest_batch=largest, own=True)
 
 
 def representative() -> tuple[Mac, ...]:
@@ -263,16 +260,27 @@ def _halved(stretch: Stretch | None, minor: int) -> int | None:
     return stretch.at(stretch.batch // 2).replay(roomiest, minor, high=0.0, low=0.0).peak_reserved
 
 
-def _change(scenario: Scenario, future: Future[Measured], macs: Sequence[Mac], minor: int) -> Change:
+def _change(
+    scenario: Scenario, future: Future[Measured], shown: Sequence[Mac], timed: Sequence[Mac], torch: str, times_of: str
+) -> Change:
     try:
         measured = future.result()
     except Stopped as stopped:
-        return Change(scenario, 0, 0, (), f"the script stopped: {stopped.what}")
+        return Change(scenario, 0, 0, problem=f"the script stopped: {stopped.what}")
     except PlanError as error:
-        return Change(scenario, 0, 0, (), error.reason)
+        return Change(scenario, 0, 0, problem=error.reason)
     if measured.without_effect:
-        return Change(scenario, 0, 0, (), f"it changed nothing: {measured.without_effect}")
+        return Change(scenario, 0, 0, problem=f"it changed nothing: {measured.without_effect}")
     if measured.limit is not None:
-        return Change(scenario, 0, 0, (), f"it took longer than the {measured.limit:g} s of --seconds")
-    outcomes = tuple(measured.trace.replay(mac, minor) for mac in macs)
-    return Change(scenario, measured.peak.allocated, measured.story.peak_reserved, outcomes)
+        return Change(scenario, 0, 0, problem=f"it took longer than the {measured.limit:g} s of --seconds")
+    if scenario.accumulate:  # each measured step is one part of the batch
+        measured = replace(measured, work=None)
+    minor = digits(torch.split(".")[1])
+    outcomes = {mac: measured.trace.replay(mac, minor) for mac in (*shown, *timed)}
+    return Change(
+        scenario,
+        measured.peak.allocated,
+        measured.story.peak_reserved,
+        tuple(outcomes[mac] for mac in shown),
+        tuple(mac_time(measured, mac, outcomes[mac].verdict, times_of) for mac in timed),
+    )

@@ -1,16 +1,19 @@
-"""How long a step would take on each Mac, how many samples and tokens a second that is, and what limits it."""
+"""How long a step would take on each Mac, how many samples and tokens a second that is, and which Mac to choose."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from anymps._errors import CostError
-from anymps.cost import WalkedStep, walk_step
+from anymps.cost import Ratio, WalkedStep, speed_ratio, walk_step
 from anymps.forecast import StepWork
 from anymps.mac import Mac, all_macs
 from anymps.plan._measure import Measured
 from anymps.plan._trace import Kind, Outcome, Verdict
+
+_TOO_LARGE: Final = (Verdict.PAGES, Verdict.FAILS)
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,9 @@ class MacTime:
     """A step on one Mac.
 
     `verdict` is what the Mac's memory makes of the run. Where it pages or fails there is no `time`, nor for a Mac whose
-    rates are not known. `samples` and `tokens` are a second's, None where the batch, or the sequence, is not known.
+    rates are not known. `samples` and `tokens` are a second's, None where the batch, or the sequence, is not known, as
+    `largest_batch` may be. `speed` is how many times as fast a step is as on one's `own` Mac, None where there is none
+    to compare with.
     """
 
     mac: Mac
@@ -26,6 +31,9 @@ class MacTime:
     time: WalkedStep | None
     samples: float | None = None
     tokens: float | None = None
+    largest_batch: int | None = None
+    speed: Ratio | None = None
+    own: bool = False
 
 
 def step_times(
@@ -48,6 +56,31 @@ def step_times(
     return tuple(
         sorted(found, key=lambda timed: (timed.time is None, -timed.time.seconds if timed.time is not None else 0.0))
     )
+
+
+def choices(
+    outcomes: Sequence[tuple[Outcome, int | None]], times: Sequence[MacTime], own: MacTime | None
+) -> tuple[MacTime, ...]:
+    """The Macs in the order of their times, the slowest first, one's own before them; without times by memory.
+
+    `outcomes` are of the Macs asked about, else of one of each memory size, each with the largest batch there. The time
+    of one's own Mac is that with memory enough.
+    """
+    found = [MacTime(outcome.mac, outcome.verdict, None, largest_batch=largest) for outcome, largest in outcomes]
+    if times:
+        by_memory = {one.mac.ram_gib: one.largest_batch for one in found}
+        by_mac = {one.mac: one.largest_batch for one in found}
+        found = [replace(one, largest_batch=by_mac.get(one.mac, by_memory.get(one.mac.ram_gib))) for one in times]
+    if own is None:
+        return tuple(found)
+    step = own.time
+    found = [one for one in found if one.mac.name != own.mac.name]
+    if step is not None:
+        own = replace(own, speed=Ratio(1.0, 1.0, 1.0))
+        found = [one if one.time is None else replace(one, speed=speed_ratio(one.time, step)) for one in found]
+    if own.verdict in _TOO_LARGE:
+        own = replace(own, time=None, samples=None, speed=None)
+    return own, *found
 
 
 def _by_chip(verdicts: dict[int, Verdict]) -> list[tuple[Mac, Verdict]]:
@@ -81,7 +114,7 @@ def walked(work: StepWork | None, mac: Mac, torch: str) -> WalkedStep | None:
 def mac_time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime:
     """A step on one Mac, as far as its memory does and a time is predicted."""
     work = measured.work
-    time = walked(work, mac, torch) if verdict not in (Verdict.PAGES, Verdict.FAILS) else None
+    time = walked(work, mac, torch) if verdict not in _TOO_LARGE else None
     if work is None or time is None:
         return MacTime(mac, verdict, None)
     samples = measured.batch * max(1, work.batches) / time.seconds if measured.batch else None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from anymps.compare.inside._names import rename_devices
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
 from anymps.record.loop import Rounds
+from anymps.runs.inside import watch_losses
 
 _MOST_LOSSES = 100_000
 
@@ -59,7 +59,7 @@ class TracedRun:
         if self._names:
             rename_devices(self._names, self._device)
         torch.compiler.set_stance("force_eager")  # compiled code has no calls to compare
-        torch.autograd.backward = self._watching(torch.autograd.backward)
+        watch_losses(self._note_losses)
         self._watch_autocast()
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -103,37 +103,16 @@ class TracedRun:
             tracer.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._is_entered = False
 
-    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`torch.autograd.backward`, which `Tensor.backward` calls, too.
-
-        Where a mode stands between, such as that of devices' names, torch hands the call to this function again.
-        """
-        within = threading.local()
-
-        def backward(tensors: Any, *given: Any, **named: Any) -> Any:
-            if getattr(within, "is_watched", False):
-                return original(tensors, *given, **named)
-            self._note_losses(tensors if isinstance(tensors, (tuple, list)) else (tensors,))
-            within.is_watched = True
-            try:
-                return original(tensors, *given, **named)
-            finally:
-                within.is_watched = False
-
-        return backward
-
-    def _note_losses(self, tensors: Iterable[Any]) -> None:
+    def _note_losses(self, losses: Sequence[torch.Tensor]) -> None:
         """Write the numbers that backward begins with."""
         tracer = self._tracer
         site, _ = tracer.lines.now()
         tracer.backward_site = self._writer.number("site", site) if site is not None else 0
-        for tensor in tensors:
-            is_number = getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex()
-            if is_number and self._losses < _MOST_LOSSES:
-                self._losses += 1
-                with torch.utils._python_dispatch._disable_current_modes():
-                    value = float(tensor.detach())
-                self._writer.row("loss", [tracer.step, tracer.backward_site, value])
+        for loss in losses[: _MOST_LOSSES - self._losses]:
+            self._losses += 1
+            with torch.utils._python_dispatch._disable_current_modes():
+                value = float(loss.detach())
+            self._writer.row("loss", [tracer.step, tracer.backward_site, value])
 
     def _watch_autocast(self) -> None:
         """Keep which dtype the innermost autocast casts to: in a call that it has cast it is off already."""

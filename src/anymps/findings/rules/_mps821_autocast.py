@@ -186,7 +186,7 @@ def _by_types(recording: Recording) -> Iterator[Finding]:
             fix=_TYPE_OF.format(name, "torch.device(device).type"),
             written="If it is to act on mps, write `{new}`. Other machines behave as before.",
             edit=TYPE_WITH_MPS,
-            safety=Safety.PROVED,
+            safety=Safety.ADVICE,
             related_sites=(note.other,),
             related_as="used at",
         )

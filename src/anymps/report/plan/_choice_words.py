@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps._text import duration, estimate
 from anymps.forecast import bound_words
-from anymps.plan import Choice, Own, Plan, Row, Verdict
+from anymps.plan import MacTime, Plan, Row, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
@@ -17,16 +17,16 @@ from anymps.report.plan._words import INTERVAL, largest_batch, rate
 
 TITLE: Final = "Which Mac?"
 
-_INTERVAL, _SAMPLES, _SPEED = 4, 5, 7  # columns
+_INTERVAL, _SAMPLES, _TOKENS, _SPEED = 4, 5, 6, 8  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
 _HOST: Final = "The times leave out the program's own code and data loading, so `anymps run` predicts longer steps."
 
 
 def choice_table(plan: Plan) -> Table:
-    """Each Mac: whether the run fits, the largest batch, a step, samples a second, what binds it, and its speed.
+    """Each Mac: whether the run fits, the largest batch, a step, samples and tokens a second, what binds it, its speed.
 
     The speed is against one's own Mac. In the narrower table a sentence stands for the intervals of the steps, and in a
-    still narrower one samples a second are left out beside speeds.
+    still narrower one samples and tokens a second are left out beside speeds.
     """
     columns = (
         Column("Mac"),
@@ -35,11 +35,12 @@ def choice_table(plan: Plan) -> Table:
         Column("a step", "number"),
         INTERVAL,
         Column("samples/s", "number"),
+        Column("tokens/s", "number"),
         Column("bound by"),
         Column("speed", "number"),
         INTERVAL,
     )
-    rows = tuple(_row(choice) for choice in plan.choices)
+    rows = tuple(_row(choice, bool(plan.times)) for choice in plan.choices)
     caption = "Whether the run fits as it is written, the largest batch that does, and the predicted time of a step"
     table = Table("choice-table", columns, rows, caption=caption)
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
@@ -47,7 +48,7 @@ def choice_table(plan: Plan) -> Table:
     told, told_without_intervals = (" ".join(filter(None, _below(plan, intervals=given))) for given in (False, True))
     narrower = replace(table.of_columns(narrow), rest=told_without_intervals)
     if _SPEED in kept:
-        without_samples = [place for place in range(len(narrow)) if narrow[place] != _SAMPLES]
+        without_samples = [place for place in range(len(narrow)) if narrow[place] not in (_SAMPLES, _TOKENS)]
         narrower = replace(narrower, narrower=narrower.of_columns(without_samples))
     return replace(table.of_columns(kept), rest=told, narrower=narrower)
 
@@ -74,7 +75,7 @@ def _memory_row(row: Row) -> str:
     return f"batch {largest}" if verdict is Verdict.FITS else f"{verdict.value}, batch {largest}"
 
 
-def said(choice: Choice) -> str:
+def said(choice: MacTime) -> str:
     """A Mac above its bar, in few characters: `M5 16GB: tight, batch up to 8, 48/s`."""
     largest = largest_batch(choice.largest_batch)
     parts = [choice.verdict.value]
@@ -106,7 +107,7 @@ def remark(plan: Plan) -> str:
         return ""
     compared = any(choice.speed is not None for choice in plan.choices)
     predicted = "predicted, with 80 % intervals"
-    return f"speed against {plan.own.choice.mac.name}; {predicted}" if plan.own and compared else predicted
+    return f"speed against {plan.own.mac.name}; {predicted}" if plan.own and compared else predicted
 
 
 def times(number: float) -> str:
@@ -114,15 +115,16 @@ def times(number: float) -> str:
     return "1.0x" if 0.95 <= number < 1.05 else f"{rate(number)}x"
 
 
-def _name(choice: Choice) -> str:
+def _name(choice: MacTime) -> str:
     return f"{choice.mac.name} (yours)" if choice.own else choice.mac.name
 
 
-def _row(choice: Choice) -> tuple[str, ...]:
+def _row(choice: MacTime, timed: bool) -> tuple[str, ...]:
     largest = largest_batch(choice.largest_batch)
     time, name = choice.time, _name(choice)
     if time is None:
-        return name, choice.verdict.value, largest, "", "", "", "", "", ""
+        why = "unknown: its clock is not public" if timed and choice.verdict not in words.TOO_LARGE else ""
+        return name, choice.verdict.value, largest, "", "", "", "", why, "", ""
     speed = ("", "")
     if choice.speed is not None:
         low, high = rate(choice.speed.low), rate(choice.speed.high)
@@ -133,6 +135,7 @@ def _row(choice: Choice) -> tuple[str, ...]:
         largest,
         *estimate(time.seconds, time.low, time.high),
         rate(choice.samples),
+        rate(choice.tokens),
         bound_words(time.bound),
         *speed,
     )
@@ -165,20 +168,20 @@ def _no_times(plan: Plan) -> str:
     return "No time is predicted, because too few of the step's calls have a known time."
 
 
-def _about_own_mac(own: Own | None) -> str:
+def _about_own_mac(own: MacTime | None) -> str:
     """What is to be known of one's own Mac where it has no row with a time."""
     if own is None:
         return ""
-    name = own.choice.mac.name
-    if own.step is None:
+    name = own.mac.name
+    if own.time is None:
         return f"No time is predicted for {name}, so nothing is compared with it."
-    if own.choice.time is None:
-        what = "pages" if own.choice.verdict is Verdict.PAGES else "fails"
+    if own.verdict in words.TOO_LARGE:
+        what = "pages" if own.verdict is Verdict.PAGES else "fails"
         return f"On {name} the run {what}: speeds are relative to its step there with enough memory."
     return ""
 
 
-def _interval(choices: Sequence[Choice]) -> str:
+def _interval(choices: Sequence[MacTime]) -> str:
     """`80 % intervals: 0.51 to 2.03 times the step.`: the widest of the Macs."""
     walked = [choice.time for choice in choices if choice.time is not None]
     low = min((time.low / time.seconds for time in walked), default=1.0)

@@ -88,7 +88,6 @@ def _sections(plan: Plan) -> Iterator[Section]:
         nav="Macs",
         remark="macOS as in `anymps plan --mac`",
     )
-    yield from _times(plan)
     yield from _batches(plan)
     yield _memory(plan)
     yield from _changes(plan)
@@ -110,19 +109,6 @@ def _choice(plan: Plan) -> Section:
         nav="Which Mac",
         remark=choice_words.remark(plan),
         folded=False,
-    )
-
-
-def _times(plan: Plan) -> Iterator[Section]:
-    if not plan.times:
-        return
-    yield Section(
-        "times",
-        "How long a step takes",
-        (words.time_table(plan),),
-        nav="Times",
-        heading=f"A step on {'these Macs' if plan.asked else 'each chip'}",
-        remark=words.PREDICTED,
     )
 
 
@@ -160,9 +146,9 @@ def _categories(peak: Moment) -> Table:
 
 
 def _changes(plan: Plan) -> Iterator[Section]:
-    table = words.change_table(plan)
+    table = fix_words.change_table(plan)
     if table.rows:
-        yield Section("changes", "What if", (table,), remark=words.EACH_ALONE, folded=False)
+        yield Section("changes", "What if", (table,), remark=fix_words.EACH_ALONE, folded=False)
 
 
 def _fixes(plan: Plan) -> Iterator[Section]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from anymps.plan import Choice, Own, Row
+from anymps.plan import MacTime, Row
 from anymps.report import _text as text
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
@@ -51,7 +51,7 @@ def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
     }
 
 
-def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any] | None:
+def choice_drawing(choices: Sequence[MacTime], own: MacTime | None) -> dict[str, Any] | None:
     """How fast each Mac is: a bar from nothing, with its interval; None where no time is predicted.
 
     The bars are how many times as fast it is as one's own Mac, else samples a second, or steps a second where the batch
@@ -75,7 +75,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
                 "at": at,
             }
         )
-    yours = own.choice.mac.name if own is not None and own.step is not None else ""
+    yours = own.mac.name if own is not None and own.time is not None else ""
     what = "Samples a second" if any(choice.samples is not None for choice in choices) else "Steps a second"
     what = f"Speed against {yours}" if yours else what
     unit = "x" if yours else "/s"
@@ -89,7 +89,7 @@ def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any]
     }
 
 
-def _speed(choice: Choice) -> tuple[float, float, float] | None:
+def _speed(choice: MacTime) -> tuple[float, float, float] | None:
     """Its speed against one's own, else samples or steps a second, with the ends of the interval."""
     if choice.time is None:
         return None

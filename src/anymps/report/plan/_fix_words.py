@@ -1,14 +1,21 @@
-"""What a plan advises to change first, in words, and what its measurement says about each change."""
+"""What a plan advises to change first and what its what-ifs change, in words, with what was measured of each."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anymps.plan import Fix, FixKind, Plan
+from anymps._text import duration
+from anymps.mac import Mac
+from anymps.plan import Fix, FixKind, MacTime, Outcome, Plan, Verdict
 from anymps.report import _text as text
+from anymps.report.document import Column, Table
+from anymps.report.plan import _words as words
 from anymps.rules.variables import HIGH_WATERMARK
+
+EACH_ALONE: Final = "each change alone, measured in the same way"
 
 _FIXES: Final = {
     FixKind.BATCH: "Halve the batch, and accumulate gradients over two of them: the same training with less memory.",
@@ -69,3 +76,47 @@ def _here(fix: Fix, plan: Plan) -> str:
     if kind is FixKind.WATERMARK and not fix.applies:
         return "Torch's limit is not the one reached here."
     return ""
+
+
+def change_table(plan: Plan) -> Table:
+    """What each change would do; without rows where none was tried."""
+    tensors = plan.base.peak.allocated
+    macs = list(dict.fromkeys(one.mac for change in plan.changes for one in change.times if one.time is not None))
+    as_written = (text.size(tensors), text.size(plan.base.story.peak_reserved), "")
+    rows = [("as written", *as_written, *_steps(plan.times, macs), "")]
+    for change in plan.changes:
+        if change.problem:
+            rows.append((change.scenario.label, "", "", "", *_steps((), macs), text.clean(change.problem)))
+            continue
+        said = ", ".join(f"{_verdict(outcome)} on {outcome.mac.name}" for outcome in change.outcomes)
+        ratio = f"{change.peak_allocated / max(1, tensors):.2f}x"
+        sizes = (text.size(change.peak_allocated), text.size(change.peak_reserved))
+        rows.append((change.scenario.label, *sizes, ratio, *_steps(change.times, macs), said))
+    columns = (
+        Column("change"),
+        Column("tensors", "number"),
+        Column("heaps", "number"),
+        Column("", "number"),
+        *(Column(mac.name, "number", left_out=place) for place, mac in enumerate(macs)),
+        Column("", "remark", wraps=True),
+    )
+    caption = f"{EACH_ALONE[0].upper()}{EACH_ALONE[1:]}"
+    rest = "Below a Mac's name is the predicted time of a step there." if macs else ""
+    return Table("change-table", columns, tuple(rows) if plan.changes else (), caption=caption, rest=rest)
+
+
+def _steps(times: Sequence[MacTime], macs: Sequence[Mac]) -> Iterator[str]:
+    """The predicted step on each Mac, or what is known in its place."""
+    known = {one.mac: one for one in times}
+    for mac in macs:
+        if mac not in known:
+            yield ""
+        elif (time := known[mac].time) is not None:
+            yield duration(1e9 * time.seconds)
+        else:
+            yield known[mac].verdict.value if known[mac].verdict in words.TOO_LARGE else "unknown"
+
+
+def _verdict(outcome: Outcome) -> str:
+    """The verdict without its place."""
+    return outcome.verdict.value if outcome.verdict is Verdict.FAILS else words.verdict(outcome)

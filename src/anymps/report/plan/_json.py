@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from anymps.cost import WalkedStep
-from anymps.plan import LARGEST_BATCH, Batches, Change, Choice, Fix, MacTime, Plan, Row
+from anymps.plan import LARGEST_BATCH, Batches, Change, Fix, MacTime, Plan, Row
 from anymps.record import Category, Moment, Site
 from anymps.report._objects import as_json
 
@@ -40,7 +40,7 @@ def plan_json(plan: Plan) -> str:
             }
             for sample in story.samples(_POINTS)
         ],
-        "against": plan.own.choice.mac.name if plan.own is not None else None,
+        "against": plan.own.mac.name if plan.own is not None else None,
         "which_mac": [_choice(choice) for choice in plan.choices],
         "macs": [_mac(row) for row in plan.rows],
         "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
@@ -92,7 +92,7 @@ def _seconds(time: WalkedStep | None) -> dict[str, float | None]:
     }
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
+def _choice(choice: MacTime) -> dict[str, Any]:
     time = choice.time
     return {
         "mac": choice.mac.name,
@@ -176,6 +176,7 @@ def _change(change: Change) -> dict[str, Any]:
         "verdict": change.outcomes[0].verdict.value if change.outcomes else None,
         "mac": change.outcomes[0].mac.name if change.outcomes else None,
         "macs": [{"mac": one.mac.name, "verdict": one.verdict.value} for one in change.outcomes],
+        "times": [_time(one) for one in change.times],
         "problem": change.problem,
     }
 

@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from anymps._text import estimate, step_name
-from anymps.forecast import bound_words
+from anymps._text import step_name
 from anymps.plan import (
     LARGEST_BATCH,
     Assumption,
@@ -38,8 +37,6 @@ MOST: Final = 6
 _NAMED: Final = 3
 """Files named in a sentence."""
 
-EACH_ALONE: Final = "each change alone, measured in the same way"
-
 _LIMIT: Final = (
     "Other memory of the host (data sets, the Python process) is not counted, but a Mac has one memory for both."
 )
@@ -51,19 +48,14 @@ _MEANING: Final = {
     Verdict.FAILS: "fails",
 }
 
-_NO_TIME: Final = {Verdict.PAGES: "memory: it pages", Verdict.FAILS: "memory: it fails"}
+TOO_LARGE: Final = (Verdict.PAGES, Verdict.FAILS)
+"""Where a step has no time."""
 
 PREDICTED: Final = "predicted, with 80 % intervals"
 PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
 INTERVAL: Final = Column("80 %", "number", left_out=1)
 
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
-
-_ABOUT_TIMES: Final = (
-    "The times leave out the program's own code and data loading, because a plan does not run them at full speed; "
-    "`anymps run` times them, too, and predicts longer steps."
-)
-_SPEEDS: Final = "Speeds compare with the first Mac; --against adds intervals."
 
 _UNKNOWN: Final = {
     NoLarger.NO_BATCH: "The largest batch is unknown, because no data loader gives batches. If the script has an "
@@ -243,43 +235,6 @@ def largest_batch(number: int | None) -> str:
     return f"{number:,}{'+' if number == LARGEST_BATCH else ''}" if number else "none"
 
 
-def time_table(plan: Plan) -> Table:
-    """How long a step would take on each Mac; speeds against one's own are in the table that a plan begins with."""
-    times = [mac_time.time for mac_time in plan.times]
-    slowest = next((time.seconds for time in times if time is not None), 0.0)
-    compares = len(times) > 1 and plan.own is None
-    rows = []
-    for mac_time in plan.times:
-        if mac_time.time is None:
-            why = _NO_TIME.get(mac_time.verdict, "unknown: its clock is not public")
-            rows.append((mac_time.mac.name, "", "", "", "", "", why))
-            continue
-        time = mac_time.time
-        rows.append(
-            (
-                mac_time.mac.name,
-                *estimate(time.seconds, time.low, time.high),
-                f"{slowest / time.seconds:.1f}x" if compares else "",
-                rate(mac_time.samples),
-                rate(mac_time.tokens),
-                bound_words(time.bound),
-            )
-        )
-    columns = (
-        Column("Mac"),
-        Column("a step", "number"),
-        INTERVAL,
-        Column("speed", "number"),
-        Column("samples/s", "number"),
-        Column("tokens/s", "number", left_out=2),
-        Column("bound by"),
-    )
-    kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
-    said = ("" if plan.asked else FEWEST, _ABOUT_TIMES, _SPEEDS if compares else "", *about_times(plan))
-    rest = " ".join(filter(None, said))
-    return Table("time-table", columns, tuple(rows), caption=PREDICTED_CAPTION, rest=rest).of_columns(kept)
-
-
 def about_times(plan: Plan) -> tuple[str, ...]:
     """Of which release of torch the times are, where it is another one, and whether values decide how much is done."""
     told = tuple(filter(None, [_closures(*plan.base.closures)] if plan.times else []))
@@ -348,11 +303,6 @@ def limits(known: OtherAllocations) -> tuple[str, ...]:
     )
 
 
-def _short(outcome: Outcome) -> str:
-    """The verdict without its place."""
-    return outcome.verdict.value if outcome.verdict is Verdict.FAILS else verdict(outcome)
-
-
 def _signed(number: int) -> str:
     return f"-{text.size(-number)}" if number < 0 else text.size(number) or "0"
 
@@ -360,29 +310,6 @@ def _signed(number: int) -> str:
 def needed(unlimited: int, outcome: Outcome) -> int:
     """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
     return unlimited if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
-
-
-def change_table(plan: Plan) -> Table:
-    """What each change would do; without rows where none was tried."""
-    tensors = plan.base.peak.allocated
-    rows = [("as written", text.size(tensors), text.size(plan.base.story.peak_reserved), "", "")]
-    for change in plan.changes:
-        if change.problem:
-            rows.append((change.scenario.label, "", "", "", text.clean(change.problem)))
-            continue
-        said = ", ".join(f"{_short(outcome)} on {outcome.mac.name}" for outcome in change.outcomes)
-        ratio = f"{change.peak_allocated / max(1, tensors):.2f}x"
-        sizes = (text.size(change.peak_allocated), text.size(change.peak_reserved))
-        rows.append((change.scenario.label, *sizes, ratio, said))
-    columns = (
-        Column("change"),
-        Column("tensors", "number"),
-        Column("heaps", "number"),
-        Column("", "number"),
-        Column("", "remark", wraps=True),
-    )
-    caption = f"{EACH_ALONE[0].upper()}{EACH_ALONE[1:]}"
-    return Table("change-table", columns, tuple(rows) if plan.changes else (), caption=caption)
 
 
 def assumption_table(found: Sequence[Assumption]) -> Table:

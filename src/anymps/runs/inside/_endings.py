@@ -1,16 +1,18 @@
-"""How a script ends: after so many steps, or by an error, told in one line and with the lines of the exception."""
+"""What every run watches of its script: the losses, the steps that end it, and the error that does."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._text import error_words
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.optim import Optimizer
 
 OF_ANYMPS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -43,6 +45,27 @@ def end_after(steps: int, after_each: Callable[[], None], at_end: Callable[[], N
             raise StepsDone(0)
 
     register_optimizer_step_post_hook(after_step)  # after the recording's own hook, which ends the step
+
+
+def watch_losses(note: Callable[[Sequence[Tensor]], None]) -> None:
+    """Hand `note` the numbers that each backward begins with, from now on."""
+    import torch
+
+    original: Callable[..., Any] = torch.autograd.backward  # which `Tensor.backward` calls, too
+    within = threading.local()
+
+    def backward(tensors: Any, *given: Any, **named: Any) -> Any:
+        if getattr(within, "is_watched", False):  # a mode of functions hands the call to this one again
+            return original(tensors, *given, **named)
+        every = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
+        note([tensor for tensor in every if getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex()])
+        within.is_watched = True
+        try:
+            return original(tensors, *given, **named)
+        finally:
+            within.is_watched = False
+
+    torch.autograd.backward = backward
 
 
 def trail_of(ending: Mapping[str, object]) -> list[tuple[str, int]]:
