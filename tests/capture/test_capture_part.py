@@ -154,13 +154,15 @@ for _ in range(6):
 
 
 def test_run_records_a_part(tmp_path: Path) -> None:
-    """`--steps 2:5` records three steps, and the report says which. With too few one line says so."""
+    """`--steps 2:5` records three steps, and the report says which; 2 the first two. With too few one line says so."""
     (tmp_path / "train.py").write_text(SCRIPT)
     run = ["-m", "anymps", "run", "--mac", MAC]
     wanted = ("--steps", "2:5", "--record", "part.anymps", "--report", "terminal=r.txt")
     part = run_command(*run, *wanted, "train.py", cwd=tmp_path)
     assert part.status == 0, part.err
     assert "3 complete steps (steps 2:5 of 6)" in (tmp_path / "r.txt").read_text()
+    first = run_command(*run, "--steps", "2", "train.py", cwd=tmp_path)
+    assert (first.status, first.err.splitlines()[1][:9]) == (0, "Would run")
     none = run_command(*run, "--steps", "10:30", "train.py", cwd=tmp_path)
     assert none.status == 4
     assert none.err.splitlines()[1:] == [

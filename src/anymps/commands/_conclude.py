@@ -52,7 +52,7 @@ def _last_pages(order: Conclusion, recording: Recording) -> int:
 
 def _report(order: Conclusion, recording: Recording, kept: bool) -> int:
     asked = order.asked
-    if asked.steps is not None and not recording.run.begin_ns and not recording.parts:
+    if asked.steps is not None and asked.steps[0] and not recording.run.begin_ns and not recording.parts:
         seen = plural(recording.run.steps_seen or 0, "training step")
         say(f"nothing was recorded: the script made {seen}, and --steps is {asked.steps[0]}:{asked.steps[1]}")
         return 0 if asked.allow_unused else UNUSED
