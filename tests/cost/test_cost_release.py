@@ -1,4 +1,4 @@
-"""What a release of torch runs as another does not: group norms, three kinds of attention, layouts of convolutions."""
+"""What a release of torch runs as another does not: group norms, attention, reductions, layouts of convolutions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 from anymps import parse_mac
 from anymps.cost import Happening, OperatorCall, predict_operator, walk_step
 from anymps.cost._predict import graphs_of, works_of
+from anymps.cost._tensors import read_tensor
+from anymps.rules import parse_torch_version
 
 NORM = OperatorCall.parse(
     "aten::native_group_norm(float32[128, 64, 32, 32]) -> (float32[128, 64, 32, 32], float32[128, 8], float32[128, 8])"
@@ -70,6 +72,47 @@ def convolution(given: int, words: str) -> Happening:
     """Of pictures with so many channels."""
     text = f"float32[32, {given}, 64, 64], float32[64, {given}, 3, 3]) -> (float32[32, 64, 64, 64])"
     return Happening("kernel", OperatorCall.parse(f"aten::convolution({text}{words}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "grouped"),
+    [
+        ("aten::linalg_vector_norm(float32[4096, 4096]) -> (float32[])", ("2.12", "2.13", "2.14")),
+        ("aten::linalg_vector_norm(float32[64, 4096]) -> (float32[64]) {axis=1}", ("2.12",)),
+        ("aten::linalg_vector_norm(float32[64, 4096]) -> (float32[4096]) {axis=0}", ("2.12", "2.13", "2.14")),
+        ("aten::amax(float32[8, 256, 30522]) -> (float32[8, 30522]) {axis=1}", ("2.13",)),
+        ("aten::max.dim(float32[8, 256, 512]) -> (float32[8, 512], int64[8, 512]) {axis=1}", ("2.13",)),
+        ("aten::sum.dim_IntList(float32[32, 64, 56, 56]) -> (float32[64])", ("2.13",)),
+        ("aten::sum(float32[4096, 4096]) -> (float32[])", ()),
+        ("aten::sum.dim_IntList(float32[64, 4096]) -> (float32[64]) {axis=1}", ()),
+        ("aten::sum.dim_IntList(float32[64, 4096]) -> (float32[4096]) {axis=0}", ()),
+        ("aten::maximum(float32[64, 64], float32[64, 64]) -> (float32[64, 64])", ()),
+        ("aten::max.other(float32[64, 64], float32[64, 64]) -> (float32[64, 64])", ()),
+        ("aten::prod.dim_int(float32[8, 256, 512]) -> (float32[8, 512]) {axis=1}", ()),
+    ],
+)
+def test_a_threadgroup_for_each_result(text: str, grouped: tuple[str, ...]) -> None:
+    """Norms of 2.12 to 2.14, and sums and extremes of 2.13 over a middle axis or several."""
+    call, releases = OperatorCall.parse(text), ("2.11", "2.12", "2.13", "2.14", "2.15")
+    found = [work for release in releases for work in works_of(call, parse_torch_version(release).release)]
+    assert tuple(release for release, work in zip(releases, found, strict=True) if work.groups) == grouped
+    assert {work.groups for work in found} <= {0, max(1, works_results(call))}
+
+
+def works_results(call: OperatorCall) -> int:
+    return read_tensor(call.outputs[0]).elements
+
+
+def test_one_threadgroup_runs_on_one_core() -> None:
+    """A norm takes as long on 40 cores as on 10, about 1.9 ns a number; many results are shared among the cores."""
+    norm = OperatorCall.parse("aten::linalg_vector_norm(float32[4096, 4096]) -> (float32[])")
+    for mac in ("M4 16GB", "M4 Max 64GB"):
+        assert milliseconds(norm, mac, "2.14") == pytest.approx(1.9e-6 * 4096**2, rel=0.1)
+    assert milliseconds(norm, "M4 Max 64GB", "2.15") < 0.2
+    largest = OperatorCall.parse("aten::amax(float32[1, 256, 30522]) -> (float32[1, 30522]) {axis=1}")
+    small, large = (milliseconds(largest, mac, "2.13") for mac in ("M4 16GB", "M4 Max 64GB"))
+    assert 1.1 < small < 1.7  # public trainings lack 1.1 to 1.5 ms for each sample
+    assert 3 < small / large < 5
 
 
 def test_channels_last_ends_at_the_first_convolution_of_older_releases() -> None:

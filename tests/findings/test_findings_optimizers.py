@@ -1,12 +1,14 @@
-"""Rules about optimizers and gradient scalers: fused, foreach, and gradients that are zero-filled."""
+"""Rules about optimizers and gradients: fused, foreach, scalers, filled with zeros, clipped."""
 
 from __future__ import annotations
 
 import pytest
 
 from anymps.findings import find
-from anymps.record import Phase, RecordingBuilder, RoundKind, Wait
+from anymps.forecast import forecast
+from anymps.record import Phase, Recording, RecordingBuilder, RoundKind, Wait
 from rule_loops import LIBRARY, META, OPTIMIZER, Extra, ids, loop, only
+from timed_steps import Steps
 
 
 def zeroing(gradients: int, via: str = "torch/optim/optimizer.py:zero_grad") -> Extra:
@@ -217,3 +219,42 @@ def test_unfused_optimizer_of_a_long_step(forward: int, expected: list[str]) -> 
 def test_unfused_optimizer_needs_a_loop() -> None:
     """MPS812 needs three steps."""
     assert ids(loop(stepping(140), steps=2)) == []
+
+
+def clipping(torch: str, weights: str = "float32[4096, 1024]") -> Recording:
+    """Five steps with the norms of two gradients at line 36 and of a small tensor at line 12."""
+    steps = Steps(torch_version=torch)
+    small = steps.builder.site("/home/me/project/train.py", 12, "main", "norm = w.norm()")
+    for _ in range(5):
+        steps.product(4)
+        for line, tensor in ((steps.line, weights), (steps.line, weights), (small, "float32[8]")):
+            steps.entry("aten::linalg_vector_norm", 1000, inputs=(tensor,), outputs=("float32[]",), site=line)
+        steps.end()
+    return steps.close()
+
+
+@pytest.mark.parametrize(
+    ("torch", "weights", "expected"),
+    [
+        ("2.11.0", "float32[4096, 1024]", []),
+        ("2.12.0", "float32[4096, 1024]", ["MPS813"]),
+        ("2.14.1", "float32[4096, 1024]", ["MPS813"]),
+        ("2.15.0", "float32[4096, 1024]", []),
+        ("2.13.0", "float32[64]", []),
+    ],
+)
+def test_norms_on_one_core(torch: str, weights: str, expected: list[str]) -> None:
+    """MPS813 from a twentieth of the predicted step on, in the releases without another kernel."""
+    assert ids(clipping(torch, weights)) == expected
+
+
+def test_what_norms_on_one_core_cost() -> None:
+    """MPS813: what the step would save with sums in their place."""
+    recording = clipping("2.13.0")
+    finding = only(recording)
+    saved = forecast(recording).time.seconds - forecast(clipping("2.15.0")).time.seconds
+    low, high = finding.cost_per_step_ns
+    assert low < 1e9 * saved < high
+    assert 2 * 1.9e-9 * 4096 * 1024 == pytest.approx(saved, rel=0.2)
+    assert (finding.site.line, [site.line for site in finding.related_sites], finding.per_step) == (36, [12], 2.0)
+    assert finding.what.endswith("of the predicted step.")

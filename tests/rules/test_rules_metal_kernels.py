@@ -20,6 +20,7 @@ SHARED = {
     "new_full": "fill", "new_zeros": "fill", "ones": "fill", "ones_like": "fill", "zero": "fill", "zeros": "fill",
     "zeros_like": "fill", "__and__": "bitwise_and", "__iand__": "bitwise_and", "__or__": "bitwise_or",
     "__ior__": "bitwise_or", "__xor__": "bitwise_xor", "__ixor__": "bitwise_xor", "conj_physical": "copy_conj",
+    "linalg_vector_norm": "norm",
 }  # fmt: skip
 # Kernels whose name says what they do in other words.
 WORDS = {

@@ -1,9 +1,14 @@
-"""Operators whose kernels differ between releases of torch: group norms, attention, convolutions.
+"""Operators whose kernels differ between releases of torch: group norms, attention, convolutions, reductions.
 
 Until 2.12 Python runs a group norm as a row of other operators (`torch/backends/mps/__init__.py` of those releases;
 issue 182805 and pull request 183020 of pytorch say what that costs). Attention goes through a graph that writes out all
 scores. Since 2.9 it also looks for rows that may see nothing, which reads and writes them again (pull request 178545).
 Since 2.13 a kernel of PyTorch's own keeps them on the GPU for the common widths of a head (pull request 181575).
+
+A reduction has one threadgroup for each result in some releases (`_by_groups`): the wheels of 2.12 to 2.14 have no
+other kernel for the norm of a whole tensor (`norm_float_float`), and that of 2.13 none for a sum or an extreme over a
+middle axis or several axes (`sum_reduction_float_float`). Later wheels have kernels that share a result among
+threadgroups (`sum_reduction_flat_...` since 2.14, `norm_l2_reduction_flat_...` since 2.15).
 
 What a convolution makes is contiguous until 2.4, and as its input is since 2.5 (pull request 128393; `Convolution.mm`).
 """
@@ -14,9 +19,10 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from anymps.cost._classes import Operands, Work
+from anymps.cost._classes import SUMS, Operands, Work, axis_of, plain_works
 from anymps.cost._matrix import TIMED, attention, product
 from anymps.cost._tensors import OperatorCall
+from anymps.rules import metal_kernel_since
 
 Number = tuple[int, int]
 
@@ -24,6 +30,9 @@ _NORMS_SINCE: Final[Number] = (2, 13)
 _CHECKED_SINCE: Final[Number] = (2, 9)
 _BLOCKS_SINCE: Final[Number] = (2, 13)
 _BLOCK_WIDTHS: Final = (32, 64, 72, 80, 96, 128, 256)
+_NORMS: Final = ("norm", "linalg_vector_norm")
+_NORM_BY_GROUPS: Final = ((2, 12), (2, 14))
+_SUM_BY_GROUPS: Final[Number] = (2, 13)
 _CONVOLUTIONS_KEEP_SINCE: Final[Number] = (2, 5)
 _CONVOLUTIONS: Final = ("convolution", "_convolution", "convolution_overrideable", "mps_convolution")
 _FEW_QUERIES: Final = 8  # have kernels of their own
@@ -41,7 +50,25 @@ def works_by_release(call: OperatorCall, tensors: Operands, number: Number) -> t
         return _norm_by_python(call, tensors)
     if "scaled_dot_product_attention" in call.name:
         return _attention(call, tensors, number)
+    if call.name in SUMS or call.name in ("max", "min"):
+        return _by_groups(call, tensors, number)
     return None
+
+
+def _by_groups(call: OperatorCall, tensors: Operands, number: Number) -> tuple[Work, ...] | None:
+    """A reduction with a threadgroup for each result, as `kernels/launches` describes the grids; None for another."""
+    given, results = tensors.inputs[0].shape, tensors.outputs[0].elements
+    made = tensors.outputs[0].shape
+    gone = len(given) - len(made) or sum(size != other for size, other in zip(given, made, strict=True))
+    axis = axis_of(call, tensors) if results > 1 and gone == 1 else None
+    if call.name in _NORMS:
+        first, last = _NORM_BY_GROUPS
+        grouped = first <= number <= last and not (axis == "inner" and number > first)
+    else:
+        of_one = len(tensors.inputs) == 1 and metal_kernel_since(call.name) == _SUM_BY_GROUPS
+        grouped = of_one and number == _SUM_BY_GROUPS and results > 1 and axis not in ("inner", "first")
+    (work,) = plain_works(call, tensors) or (None,)
+    return (replace(work, groups=results),) if grouped and work is not None else None
 
 
 class Layouts:

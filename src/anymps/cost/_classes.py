@@ -17,7 +17,8 @@ class Work:
     """One kernel's work: its class, bytes to move, and for a product of matrices [m, k] x [k, n], `batch` of them.
 
     `permuted` is a convolution of a permuted input: such are timed, and older releases take longer for them. From
-    torch `own_since` on PyTorch's own kernel does it in another way than before, and is timed for itself.
+    torch `own_since` on PyTorch's own kernel does it in another way than before, and is timed for itself. `groups` is
+    for a kernel that reduces with one threadgroup for each result: the number of these groups.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Work:
     batch: int = 1
     permuted: bool = False
     own_since: tuple[int, int] | None = None
+    groups: int = 0
 
     @property
     def operations(self) -> int:
@@ -87,7 +89,7 @@ _FILLS: Final = _words(
     "fill zero zeros new_zeros ones full new_full zeros_like ones_like full_like arange linspace eye select_backward"
     " slice_backward scalar_tensor"
 )
-_SUMS: Final = _words(
+SUMS: Final = _words(
     "sum mean amax amin max min prod all any _is_all_true _is_any_true norm linalg_vector_norm var std var_mean"
     " std_mean logsumexp nansum count_nonzero"
 )
@@ -204,12 +206,12 @@ def _kind(call: OperatorCall, tensors: Operands) -> str | None:
         return "fill"
     if name in ("max", "min") and len(tensors.inputs) > 1:
         return "elementwise"
-    if name in _SUMS:
+    if name in SUMS:
         return _reduction(call, tensors)
     if name in _SORTS:
-        return "sort" if _axis(call, tensors) in (None, "inner") else "sort_outer"
+        return "sort" if axis_of(call, tensors) in (None, "inner") else "sort_outer"
     if name in ("argmax", "argmin"):
-        return "argmax_inner" if _axis(call, tensors) in (None, "inner") else "argmax_outer"
+        return "argmax_inner" if axis_of(call, tensors) in (None, "inner") else "argmax_outer"
     if name.startswith("nll_loss"):
         return "gather" if not name.endswith("backward") else "fill"
     if name in _GATHERS:
@@ -227,11 +229,11 @@ def _reduction(call: OperatorCall, tensors: Operands) -> str:
     """The class of a sum: over everything, the last axis, the first one, or one between."""
     if tensors.outputs and tensors.outputs[0].elements == 1:
         return "reduce_all"
-    axis = _axis(call, tensors)
+    axis = axis_of(call, tensors)
     return {"inner": "reduce_inner", "first": "reduce_first"}.get(axis or "inner", "reduce_outer")
 
 
-def _axis(call: OperatorCall, tensors: Operands) -> str | None:
+def axis_of(call: OperatorCall, tensors: Operands) -> str | None:
     """Where the reduced axis lies: `first`, `inner` (the last), `outer`, or None for all; as the shapes tell it."""
     given = tensors.inputs[0].shape
     made = tensors.outputs[0].shape if tensors.outputs else ()
