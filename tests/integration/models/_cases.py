@@ -34,17 +34,7 @@ class Case:
         return model.train(), batch
 
 
-@dataclass(frozen=True)
-class Lacking:
-    """A model that needs an operator without an MPS kernel before the torch release `native_since` (None: in all)."""
-
-    case: Case
-    operator: str
-    native_since: tuple[int, int] | None
-
-
 CASES: dict[str, Case] = {}
-LACKING: dict[str, Lacking] = {}
 
 
 def case(package: str = "") -> Callable[[Callable[[], Built]], Callable[[], Built]]:
@@ -52,18 +42,6 @@ def case(package: str = "") -> Callable[[Callable[[], Built]], Callable[[], Buil
 
     def register(build: Callable[[], Built]) -> Callable[[], Built]:
         CASES[build.__name__] = Case(build.__name__, package, build)
-        return build
-
-    return register
-
-
-def lacking(
-    operator: str, native_since: tuple[int, int] | None = None, package: str = ""
-) -> Callable[[Callable[[], Built]], Callable[[], Built]]:
-    """Registers a builder in `LACKING` under its own name."""
-
-    def register(build: Callable[[], Built]) -> Callable[[], Built]:
-        LACKING[build.__name__] = Lacking(Case(build.__name__, package, build), operator, native_since)
         return build
 
     return register

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from integration.models._batches import CLASSES, VOCABULARY, images, labels, texts, tokens
+from integration.models._batches import CLASSES, VOCABULARY, images, labels, texts
 from integration.models._cases import Built, case
 from integration.models._texts import ENCODER
 
@@ -85,31 +85,6 @@ def clip() -> Built:
     return CLIPModel(config), batch
 
 
-@case("transformers")
-def whisper() -> Built:
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
-
-    config = WhisperConfig(
-        vocab_size=VOCABULARY,
-        num_mel_bins=8,
-        d_model=32,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        max_source_positions=20,
-        max_target_positions=16,
-        dropout=0.0,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=1,
-    )
-    return WhisperForConditionalGeneration(config), {"input_features": torch.randn(2, 8, 40), "labels": tokens(2, 7)}
-
-
 def wav2vec2_config() -> Any:
     from transformers import Wav2Vec2Config
 
@@ -139,33 +114,3 @@ def wav2vec2_classifier() -> Built:
         "input_values": torch.randn(2, 800),
         "labels": labels(),
     }
-
-
-@case("transformers")
-def time_series() -> Built:
-    from transformers import TimeSeriesTransformerConfig, TimeSeriesTransformerForPrediction
-
-    config = TimeSeriesTransformerConfig(
-        prediction_length=4,
-        context_length=8,
-        lags_sequence=[1, 2],
-        num_time_features=1,
-        d_model=16,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        encoder_layerdrop=0.0,
-        decoder_layerdrop=0.0,
-    )
-    batch = {
-        "past_values": torch.rand(2, 10),
-        "past_time_features": torch.rand(2, 10, 1),
-        "past_observed_mask": torch.ones(2, 10),
-        "future_values": torch.rand(2, 4),
-        "future_time_features": torch.rand(2, 4, 1),
-    }
-    return TimeSeriesTransformerForPrediction(config), batch
