@@ -119,18 +119,13 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-def opened(browser: Browser, file: Path, shown: Recording | Plan | str, **context: Any) -> tuple[Page, list[str]]:
+def opened(
+    browser: Browser, file: Path, shown: Recording | Plan | str, *, unfolded: bool = True, **context: Any
+) -> tuple[Page, list[str]]:
     """A page, of a recording or a plan, in the browser, and all that it complained about or asked the network for."""
     if isinstance(shown, Recording):
-        return opened_text(browser, file, "".join(report_pieces("html", Story.of(shown), find(shown))), **context)
-    return opened_text(browser, file, shown if isinstance(shown, str) else plan_page(shown), **context)
-
-
-def opened_text(
-    browser: Browser, file: Path, text: str, *, unfolded: bool = True, **context: Any
-) -> tuple[Page, list[str]]:
-    """The same for any page; what it folds is shown, too."""
-    file.write_text(text, encoding="utf-8")
+        shown = "".join(report_pieces("html", Story.of(shown), find(shown)))
+    file.write_text(shown if isinstance(shown, str) else plan_page(shown), encoding="utf-8")
     page = browser.new_context(**context).new_page()
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
