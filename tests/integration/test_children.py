@@ -210,33 +210,6 @@ def test_torchrun(tmp_path: Path) -> None:
     assert result.err.count("MPS104") == 1
 
 
-LOADING = """
-import torch
-from torch.utils.data import DataLoader
-
-class Numbers(torch.utils.data.Dataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return torch.full((2,), float(index), device="mps").cpu()
-
-if __name__ == "__main__":
-    for batch in DataLoader(Numbers(), batch_size=2, num_workers=2):
-        print(batch.sum().item())
-"""
-
-
-@pytest.mark.slow
-def test_workers_of_a_data_loader(tmp_path: Path) -> None:
-    """What they do on mps stands at their lines, where on a Mac each read back is a wait."""
-    result = run(tmp_path, LOADING)
-    assert result.lines == ["2.0", "10.0"]
-    assert [name for name, _ in parts(tmp_path)] == ["main process", "process 2", "process 3"]
-    with Recording.open(tmp_path / "all.anymps") as recording:
-        assert [(line.line, line.waits) for line in recording.lines()] == [(10, 4)]
-
-
 SPAWNED = """
 import torch
 import torch.distributed as dist

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from anymps.record import Recording
 from processes import Result, run_anymps
 
 pytestmark = pytest.mark.integration
@@ -58,11 +59,14 @@ def run(folder: Path, text: str, *options: str) -> Result:
 
 
 def test_workers_are_spawned_with_the_device(tmp_path: Path) -> None:
-    """The method is left open to the script, a worker uses mps, one banner is printed, and the run is good."""
-    result = run(tmp_path, loading())
+    """The method is left open to the script, a worker uses mps and is recorded, and the run is good."""
+    result = run(tmp_path, loading(), "--record", "all.anymps")
     assert result.lines == ["None", "2.0", "10.0"]
     assert result.err.count("VIRTUAL") == 1
     assert "Would run on M1 8GB. No findings." in result.err  # and the time of a step, unless loading takes most of it
+    with Recording.open(tmp_path / "all.anymps") as recording:
+        assert [part.name for part in recording.parts] == ["main process", "process 2"]
+        assert {line.line: line.waits for line in recording.lines()}[10] == 4  # on a Mac each read back is a wait
 
 
 @pytest.mark.slow
