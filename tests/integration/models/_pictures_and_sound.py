@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from integration.models._batches import CLASSES, VOCABULARY, images, labels, texts
-from integration.models._cases import Built, case
+from integration.models._cases import CLASSES, VOCABULARY, Built, case, images, labels, texts
 from integration.models._texts import ENCODER
 
 IMAGE_ENCODER = {**ENCODER, "image_size": 32, "patch_size": 8, "num_labels": CLASSES}
@@ -85,10 +82,11 @@ def clip() -> Built:
     return CLIPModel(config), batch
 
 
-def wav2vec2_config() -> Any:
-    from transformers import Wav2Vec2Config
+@case("transformers")
+def wav2vec2_classifier() -> Built:
+    from transformers import Wav2Vec2Config, Wav2Vec2ForSequenceClassification
 
-    return Wav2Vec2Config(
+    config = Wav2Vec2Config(
         **ENCODER | {"hidden_dropout": 0.0, "attention_dropout": 0.0},
         vocab_size=12,
         conv_dim=(8, 8, 8),
@@ -104,13 +102,5 @@ def wav2vec2_config() -> Any:
         pad_token_id=0,
         num_labels=CLASSES,
     )
-
-
-@case("transformers")
-def wav2vec2_classifier() -> Built:
-    from transformers import Wav2Vec2ForSequenceClassification
-
-    return Wav2Vec2ForSequenceClassification(wav2vec2_config()), {
-        "input_values": torch.randn(2, 800),
-        "labels": labels(),
-    }
+    batch = {"input_values": torch.randn(2, 800), "labels": labels()}
+    return Wav2Vec2ForSequenceClassification(config), batch
