@@ -1,10 +1,10 @@
 """Which share of a model's calls PyTorch's own Metal kernels compute, and whether the check of numbers objects to any.
 
-    python benchmarks/kernel_share.py [--kernels RELEASE] [--check-numbers] [--lacking] [MODEL ...]
+    python benchmarks/kernel_share.py [--kernels RELEASE] [--check-numbers] [MODEL ...]
 
 Each model of tests/integration/models trains for two steps with AdamW. `--kernels` names a release whose kernels
 were added (anymps kernels add); without it, the installed one's. `--check-numbers` compares every call with the CPU and
-prints what is wrong. `--lacking` adds the models with an operator that MPS lacks, which runs on the CPU.
+prints what is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import anymps
 from anymps.record import Fate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from integration.models import CASES, LACKING, Case, train
+from integration.models import CASES, Case, train
 
 STEPS: Final = 2
 
@@ -47,17 +47,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", default="real", metavar="RELEASE")
     parser.add_argument("--check-numbers", action="store_true")
-    parser.add_argument("--lacking", action="store_true")
     parser.add_argument("models", nargs="*", metavar="MODEL")
     asked = parser.parse_args()
-    cases = {**CASES, **({name: one.case for name, one in LACKING.items()} if asked.lacking else {})}
-    state = anymps.enable(kernels=asked.kernels, fallback=asked.lacking, quiet=True)
+    state = anymps.enable(kernels=asked.kernels, quiet=True)
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, kernels of torch {state.kernels_torch}, {STEPS} steps of AdamW")
     print(f"{'model':26}{'calls':>8}{'by kernels':>12}{'share':>8}{'compared':>10}{'wrong':>7}")
     rows = []
-    for name in asked.models or cases:
-        calls, real, compared, wrong = measure(cases[name], asked.check_numbers)
+    for name in asked.models or CASES:
+        calls, real, compared, wrong = measure(CASES[name], asked.check_numbers)
         rows.append((calls, real, compared, len(wrong)))
         print(f"{name:26}{calls:8,}{real:12,}{real / calls:8.0%}{compared:10,}{len(wrong):7,}", flush=True)
         for line in wrong:

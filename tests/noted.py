@@ -1,7 +1,8 @@
-"""What one call leaves in a recording."""
+"""What one call leaves in a recording, and the lines of a test that it names."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import anymps
@@ -18,3 +19,11 @@ def recorded(function: Callable[[], object]) -> Recording:
 def noted(function: Callable[[], object], what: str) -> tuple[Noted, ...]:
     """What one call leaves about a habit."""
     return recorded(function).noted(what)
+
+
+def line_of(function: Callable[..., object], text: str) -> int:
+    """The number of the one source line of a function that ends with a remark."""
+    lines, start = inspect.getsourcelines(function)
+    numbers = [start + index for index, line in enumerate(lines) if line.rstrip().endswith("# " + text)]
+    assert len(numbers) == 1
+    return numbers[0]

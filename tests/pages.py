@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # as pytest has it
 
-import command_pages
+import click
+
 import settings_page
+from anymps.commands import _commands
+from anymps.commands._help import Command, examples, exit_codes
 from anymps.findings import RULES
 from anymps.report import rule_page
 from anymps.report._rule_page import linked
@@ -20,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "rules"
 COMMANDS = ROOT / "docs" / "commands"
 BUGS = ROOT / "docs" / "known-bugs.md"
+_WIDTH = 150  # of a line of prose, as in other pages
 
 _HEAD = """\
 # Rules
@@ -109,11 +115,46 @@ def pages() -> dict[str, str]:
     return {"README.md": _index()} | {f"{rule.id}.md": _with_paths(rule_page(rule)) for rule in RULES.values()}
 
 
+def command_pages() -> dict[str, str]:
+    """The text of every page of docs/commands by its file's name, made from the command's help."""
+    top = click.Context(_commands, info_name="anymps")
+    commands = {name: _commands.get_command(top, name) for name in _commands.list_commands(top)}
+    return {f"{name}.md": "\n".join(_page(command, name, top, "#")) for name, command in commands.items() if command}
+
+
+def _page(command: click.Command, name: str, above: click.Context, level: str) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=above)
+    yield f"{level} anymps {context.command_path.partition(' ')[2]}\n"
+    for part in (command.help or "").split("\n\n"):
+        prose = settings_page.markdown(" ".join(part.split()))
+        yield textwrap.fill(prose, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
+    yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
+    yield "```console\n{}\n```\n".format("\n".join(examples(context)))
+    if isinstance(command, click.Group):
+        for part, inner in command.commands.items():
+            yield from _page(inner, part, context, f"{level}#")
+    if isinstance(command, Command):
+        for title, records in command.grouped(context).items():
+            rows = [_option(record) for record in records if not record[0].endswith("--help")]
+            yield from (f"{level}# {title}\n", "| option | |", "| --- | --- |", *rows, "") if rows else ()
+    if level == "#":
+        yield "## Exit codes\n"
+        codes = (f"| {code} | {settings_page.markdown(meaning)} |" for code, meaning in exit_codes(context))
+        yield from ("| code | |", "| --- | --- |", *codes, "")
+
+
+def _option(record: tuple[str, str]) -> str:
+    names, _, rest = record[1].partition("  [")
+    default = re.match(r"default: ([^;\]]+)", rest)
+    more = f" Default: {default[1]}." if default else " Required." if "required" in rest else ""
+    return f"| `{record[0].replace('|', chr(92) + '|')}` | {settings_page.markdown(names)}{more} |"
+
+
 def main() -> int:
     """Write all pages, and take away those of rules and commands that are gone."""
     settings_page.write()
     BUGS.write_text(bugs(), encoding="utf-8")
-    for folder, texts in ((FOLDER, pages()), (COMMANDS, command_pages.pages())):
+    for folder, texts in ((FOLDER, pages()), (COMMANDS, command_pages())):
         folder.mkdir(exist_ok=True)
         for path in folder.glob("*.md"):
             if path.name not in texts:

@@ -98,6 +98,12 @@ def run_command(
     return Result(answer.returncode, answer.stdout, answer.stderr)
 
 
+def run_anymps(*words: str, cwd: Path) -> Result:
+    """Runs the command line in a fresh Python, without colours and warnings."""
+    plain = {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
+    return run_command("-m", "anymps", *words, cwd=cwd, env=plain)
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     """Returns when the condition holds, and fails after far too long."""
     end = time.monotonic() + PATIENCE

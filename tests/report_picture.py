@@ -1,27 +1,24 @@
 """`python -m tests.report_picture` runs the quick start's script, and shows that run in README and its picture.
 
-Its times are this machine's: run it on a quiet one. The picture keeps the short report of its run, so that a test can
-hold README to it.
+Its times are this machine's: run it on a quiet one. The short report of the run lies beside the picture, so that a test
+can hold README to it.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "images" / "report.png"
+REPORT = PICTURE.with_suffix(".txt")
 PAGES = (ROOT / "README.md", ROOT / "docs" / "quick-start.md")
 _SIZE = {"width": 1000, "height": 1120}
 _REPORT = re.compile(r"(?<=```text\n)Would run on .*?(?=```)", re.DOTALL)
-_KEYWORD = b"Description\0"
-_END = b"\0\0\0\0IEND\xaeB`\x82"
 
 
 def shown(page: Path) -> str:
@@ -29,22 +26,6 @@ def shown(page: Path) -> str:
     found = _REPORT.search(page.read_text(encoding="utf-8"))
     assert found is not None, page
     return found[0]
-
-
-def described(picture: bytes) -> str:
-    """The short report of the run that a picture shows (www.w3.org/TR/png, "tEXt")."""
-    at = picture.find(b"tEXt" + _KEYWORD)
-    if at < 0:
-        return ""
-    (length,) = struct.unpack(">I", picture[at - 4 : at])
-    return picture[at + 4 : at + 4 + length].removeprefix(_KEYWORD).decode("latin-1")
-
-
-def with_description(picture: bytes, text: str) -> bytes:
-    """The picture with that text, at its end."""
-    chunk = b"tEXt" + _KEYWORD + text.encode("latin-1")
-    written = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    return picture.removesuffix(_END) + written + _END
 
 
 def run(folder: Path) -> tuple[str, Path]:
@@ -80,7 +61,8 @@ def main() -> None:
     """Run, draw, and write the picture and the text beside it."""
     with tempfile.TemporaryDirectory() as folder:
         report, page = run(Path(folder))
-        PICTURE.write_bytes(with_description(drawn(page), report))
+        PICTURE.write_bytes(drawn(page))
+    REPORT.write_text(report, encoding="utf-8")
     for file in PAGES:
         file.write_text(_REPORT.sub(lambda _: report, file.read_text(encoding="utf-8"), count=1), encoding="utf-8")
 

@@ -13,7 +13,6 @@ from anymps._settings import rows
 from anymps.commands import _commands
 from anymps.commands._help import exit_codes
 from anymps.pytest_plugin._options import OPTIONS
-from command_pages import markdown
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "settings.md"
@@ -29,6 +28,15 @@ MORE = {
 }
 """What the table of docs/pytest.md links to, by setting."""
 COMMANDS = [face for face in FACES if face != "pytest"]
+
+
+def markdown(text: str) -> str:
+    """Options as code, and signs that Markdown reads as its own escaped, outside of code."""
+    parts = text.split("`")
+    parts[::2] = [
+        re.sub(r"(?<![\w-])--[a-z][\w-]*", r"`\g<0>`", re.sub(r"[*<>|{]", r"\\\g<0>", part)) for part in parts[::2]
+    ]
+    return "`".join(parts)
 
 
 def shared() -> Iterator[str]:

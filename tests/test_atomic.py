@@ -189,17 +189,6 @@ def test_what_cannot_be_replaced(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file without the right to write is not replaced, though its folder would let one."""
-    path = tmp_path / "file"
-    path.write_text("old")
-    monkeypatch.setattr(os, "access", lambda *_: False)  # the superuser may write everything
-    with pytest.raises(PermissionError) as error:
-        replace_text(path, "new")
-    assert error.value.strerror == f"it is read-only (chmod u+w {path})"
-    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
-
-
 def test_what_cannot_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a trace in the folder, whether the file can be written, is there, or neither."""
     path, nowhere = tmp_path / "file", tmp_path / "nowhere"

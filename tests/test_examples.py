@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import re
 import sys
@@ -99,28 +98,6 @@ def test_same_seed_same_output(example: str, load: Load, capsys: pytest.CaptureF
 
 
 # --- the data and its mistakes ---
-
-
-def test_issue_data_is_complete_and_balanced() -> None:
-    """At least 300 different texts, labels 0 or 1, each label on a third to a half of the rows, all 8 combinations."""
-    with (FOLDER / "data" / "issues.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["text", *LABELS]
-    assert len({row["text"].lower() for row in rows}) == len(rows) >= 300
-    assert {row[label] for row in rows for label in LABELS} == {"0", "1"}
-    for label in LABELS:
-        assert 1 / 3 < sum(int(row[label]) for row in rows) / len(rows) < 1 / 2
-    assert len({tuple(row[label] for label in LABELS) for row in rows}) == 8
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_no_single_word_gives_a_label_away(label: str) -> None:
-    """The best single word, present or absent, still gets more than one row in eight wrong."""
-    with (FOLDER / "data" / "issues.csv").open(newline="", encoding="utf-8") as file:
-        rows = [(set(re.findall(r"[a-z]+", row["text"].lower())), row[label] == "1") for row in csv.DictReader(file)]
-    vocabulary = set().union(*(words for words, _ in rows))
-    best = max(sum((word in words) == positive for words, positive in rows) for word in vocabulary)
-    assert best / len(rows) < 7 / 8
 
 
 COLUMNS = "text, needs_docs, needs_test, needs_review"

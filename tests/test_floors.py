@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import fnmatch
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +15,7 @@ import pytest
 
 import anymps
 import anymps.rules
+from processes import run_python
 
 SOURCE = Path(anymps.__file__).parent
 TABLE = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -266,8 +265,7 @@ def test_reading_needs_no_torch() -> None:
     """Opening, judging and showing a recording, and the rules, load no torch, in a real process."""
     packages = sorted(name for name, floor in FLOOR_OF.items() if not floor.torch.startswith("yes"))
     code = f"import sys\nimport {', '.join(f'anymps.{name}' for name in packages)}\nprint('torch' in sys.modules)\n"
-    answer = subprocess.run([sys.executable, "-c", code], cwd=SOURCE.parent, capture_output=True, text=True, check=True)
-    assert answer.stdout == "False\n"
+    assert run_python(code).lines == ["False"]
 
 
 @pytest.mark.parametrize("package", PARTS)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import command_pages
 import pages
 from anymps.commands import main
 from anymps.findings import RULES, Rule, Severity
@@ -26,7 +25,7 @@ def test_a_rule_needs_an_example() -> None:
 
 def test_the_pages_are_up_to_date() -> None:
     """docs/rules and docs/commands hold what `python -m tests.pages` writes, and nothing else."""
-    for folder, texts in ((pages.FOLDER, pages.pages()), (pages.COMMANDS, command_pages.pages())):
+    for folder, texts in ((pages.FOLDER, pages.pages()), (pages.COMMANDS, pages.command_pages())):
         written = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
         assert written == texts, "run `make pages`"
     assert pages.BUGS.read_text(encoding="utf-8") == pages.bugs(), "run `make pages`"
@@ -64,7 +63,7 @@ def test_the_pages_are_written_and_cleared_away(monkeypatch: pytest.MonkeyPatch,
     (pages.COMMANDS / "fly.md").write_text("gone")
     pages.main()
     assert sorted(path.name for path in folder.iterdir()) == sorted(pages.pages())
-    assert sorted(path.name for path in pages.COMMANDS.iterdir()) == sorted(command_pages.pages())
+    assert sorted(path.name for path in pages.COMMANDS.iterdir()) == sorted(pages.command_pages())
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import ast
 import inspect
 import os
 import re
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from anymps._settings import FORMATS, Settings, asked_for, row_of, rows, variabl
 from anymps.commands import _commands
 from anymps.findings import FAIL_ON, read_settings
 from anymps.pytest_plugin._options import OPTIONS
+from processes import run_command
 
 COMMANDS = [face for face in FACES if face != "pytest"]
 SOURCE = Path(anymps.__file__).parent
@@ -273,13 +272,5 @@ def test_a_row_of_one_command_hides_no_shared_one() -> None:
 def test_completion(typed: str, expected: list[str]) -> None:
     """A shell is offered commands, options and the words of an option."""
     words = typed.split(" ")
-    environment = {
-        **os.environ,
-        "_ANYMPS_COMPLETE": "bash_complete",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    answer = subprocess.run(
-        [sys.executable, "-m", "anymps"], env=environment, capture_output=True, text=True, check=True
-    )
-    assert [line.partition(",")[2] for line in answer.stdout.splitlines()] == expected
+    shell = {"_ANYMPS_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    assert [line.partition(",")[2] for line in run_command("-m", "anymps", env=shell).lines] == expected

@@ -17,7 +17,7 @@ from torch import nn
 import anymps
 from anymps.record import Call, Direction, Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import device_check
-from lines_of import line_of
+from noted import line_of
 from processes import run_python
 from recordings import rows
 

@@ -12,7 +12,7 @@ from torch import nn
 import anymps
 from anymps.device import default_device
 from anymps.record import Fate
-from lines_of import line_of
+from noted import line_of
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from processes import Result, run_anymps
 
 pytestmark = pytest.mark.integration
 
@@ -23,29 +23,28 @@ for step in range(int(sys.argv[1])):
 """
 
 
-def bench(folder: Path, *words: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
+def bench(folder: Path, *words: str, script: str = SCRIPT) -> Result:
     """Run `anymps bench` on the script."""
     folder.joinpath("train.py").write_text(script)
-    command = [sys.executable, "-m", "anymps", "bench", "--warmup", "2", "--repeat", "8", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return run_anymps("bench", "--warmup", "2", "--repeat", "8", *words, cwd=folder)
 
 
 def test_steps_of_a_script(tmp_path: Path) -> None:
     """Two steps to warm up, eight that count, then the script is ended; its output is on stderr."""
     result = bench(tmp_path, "--json", "--no-predict", "train.py", "1000")
-    assert result.returncode == 0
-    (row,) = json.loads(result.stdout)["timings"]
+    assert result.status == 0
+    (row,) = json.loads(result.out)["timings"]
     assert (row["name"], row["device"], row["virtual"], row["runs"]) == ("step of train.py", "mps:0", True, 8)
-    assert [line for line in result.stderr.splitlines() if line.startswith("step")][-1] == "step 9"
-    assert "VIRTUAL mps device" in result.stderr
+    assert [line for line in result.err.splitlines() if line.startswith("step")][-1] == "step 9"
+    assert "VIRTUAL mps device" in result.err
 
 
 @pytest.mark.slow
 def test_prediction_for_a_script(tmp_path: Path) -> None:
     """Some more steps are recorded, and the prediction for the chosen Mac is told; this machine's time is no Mac's."""
     result = bench(tmp_path, "--json", "--mac", "M2 Max 32GB", "train.py", "1000")
-    assert result.returncode == 0
-    document = json.loads(result.stdout)
+    assert result.status == 0
+    document = json.loads(result.out)
     assert document["timings"][0]["runs"] == 8
     (row,) = document["predictions"]
     assert (row["name"], row["mac"], row["held"]) == ("step of train.py", "M2 Max 32GB", None)
@@ -61,8 +60,8 @@ def test_optimizers_that_take_turns(tmp_path: Path) -> None:
     other = [text.replace("optimizer", "other").replace("model", "half") for text in (head, loop)]
     both = "\n".join([head, other[0], f"for step{loop}", other[1].partition("\n")[2].partition("\n")[2]])
     two = bench(tmp_path, "--json", "train.py", "100", script=both)
-    assert (one.returncode, two.returncode) == (0, 0)
-    documents = [json.loads(result.stdout) for result in (one, two)]
+    assert (one.status, two.status) == (0, 0)
+    documents = [json.loads(result.out) for result in (one, two)]
     assert [document["timings"][0]["runs"] for document in documents] == [8, 8]
     launches = [
         sum(share["ns"] for share in document["predictions"][0]["shares"] if share["what"] == "launch")
@@ -71,29 +70,8 @@ def test_optimizers_that_take_turns(tmp_path: Path) -> None:
     assert launches[1] == pytest.approx(2 * launches[0], rel=0.2)
 
 
-@pytest.mark.slow
-def test_no_step_is_left_to_record(tmp_path: Path) -> None:
-    """The script ends after the steps that count: they are told, and why nothing is predicted."""
-    result = bench(tmp_path, "train.py", "10")
-    assert result.returncode == 0
-    assert result.stdout.splitlines()[-1] == (
-        "no prediction: the script ended, or called no module, before a step could be recorded: let it make more steps"
-    )
-
-
-@pytest.mark.slow
-def test_too_few_steps(tmp_path: Path) -> None:
-    """A script that ends before a step counts is told how many it made."""
-    result = bench(tmp_path, "train.py", "1")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[-1] == (
-        "anymps: train.py made 1 optimizer step, and the first 2 do not count: let it make more, or time one of its "
-        "functions, such as `anymps bench train.py:train_step`"
-    )
-
-
 def test_fault_of_the_script(tmp_path: Path) -> None:
     """A script that fails keeps its traceback and its exit code."""
     result = bench(tmp_path, "train.py", "many")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.splitlines()[-1] == "ValueError: invalid literal for int() with base 10: 'many'"
+    assert (result.status, result.out) == (1, "")
+    assert result.err.splitlines()[-1] == "ValueError: invalid literal for int() with base 10: 'many'"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import run_command
+from processes import run_anymps
 
 pytestmark = pytest.mark.integration
 
@@ -40,8 +40,8 @@ for _ in range(2):
 def _findings(folder: Path, script: str) -> list[tuple[str, str, int]]:
     """Rule, severity and line of what the checker found in a run."""
     (folder / "train.py").write_text(script)
-    words = ("-m", "anymps", "run", "--check-shaders", "--no-report", "--fail-on", "never", "--report", "json=r.json")
-    result = run_command(*words, "train.py", cwd=folder)
+    words = ("run", "--check-shaders", "--no-report", "--fail-on", "never", "--report", "json=r.json", "train.py")
+    result = run_anymps(*words, cwd=folder)
     assert result.status == 0, result.err
     report = json.loads((folder / "r.json").read_text())
     return [

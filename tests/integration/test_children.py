@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,10 +10,11 @@ import pytest
 import torch
 
 from anymps.record import Recording
-from processes import FLUSHED, PATIENCE, Result, clean_environment
+from processes import FLUSHED, PATIENCE, Result, run_anymps
 
 pytestmark = pytest.mark.integration
 
+RUN = ("run", "--mac", "M1 8GB", "--record", "all.anymps")
 CHILD = """
 import torch
 total = torch.ones(3, device="mps") + 1
@@ -29,13 +28,13 @@ subprocess.run([sys.executable, "job/child.py"], check=True)
 """
 
 MULTIPROCESSING = """
-import multiprocessing, sys, torch
+import multiprocessing, torch
 
 def work(number):
     return torch.full((2,), float(number), device="mps").sum().item()
 
 if __name__ == "__main__":
-    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+    with multiprocessing.get_context("forkserver").Pool(1) as pool:
         print(pool.map(work, [3]))
 """
 
@@ -45,21 +44,7 @@ def run(folder: Path, script: str, *words: str, options: tuple[str, ...] = ()) -
     (folder / "job").mkdir()
     (folder / "job" / "train.py").write_text(script, encoding="utf-8")
     (folder / "job" / "child.py").write_text(CHILD, encoding="utf-8")
-    answer = subprocess.run(
-        command(*options, "job/train.py", *words),
-        env=environment(), cwd=folder, check=False, capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
-    return Result(answer.returncode, answer.stdout, answer.stderr)
-
-
-def command(*words: str) -> list[str]:
-    """`anymps run` with a recording, and what follows."""
-    return [sys.executable, "-m", "anymps", "run", "--mac", "M1 8GB", "--record", "all.anymps", *words]
-
-
-def environment() -> dict[str, str]:
-    """Without colours and warnings."""
-    return {**clean_environment(), "NO_COLOR": "1", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
+    return run_anymps(*RUN, *options, "job/train.py", *words, cwd=folder)
 
 
 def parts(folder: Path) -> list[tuple[str, bool]]:
@@ -86,10 +71,9 @@ def test_a_subprocess_has_the_device_and_is_in_the_recording(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_multiprocessing(tmp_path: Path, method: str) -> None:
-    """A pool's worker is recorded although it ends by a signal or by `os._exit`."""
-    result = run(tmp_path, MULTIPROCESSING, method)
+def test_forkserver(tmp_path: Path) -> None:
+    """A pool's worker is recorded although it ends by `os._exit`."""
+    result = run(tmp_path, MULTIPROCESSING)
     assert result.lines == ["[6.0]"]
     assert parts(tmp_path) == [("main process", True), ("process 2", True)]
     assert list(lines(tmp_path)) == ["train.py:5"]
@@ -102,17 +86,6 @@ def test_children_can_be_left_alone(tmp_path: Path) -> None:
     assert "child.py" in result.err
     assert parts(tmp_path) == []
     assert list(lines(tmp_path)) == ["train.py:3"]
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed(tmp_path: Path) -> None:
-    """What it had recorded is in, and it is said to have stopped in the middle."""
-    killed = CHILD + FLUSHED + "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
-    script = f"import pathlib\npathlib.Path('job/child.py').write_text({killed!r})\n" + SUBPROCESS
-    result = run(tmp_path, script.replace(", check=True", ""))
-    assert result.lines == ["Apple M1 6.0"]
-    assert parts(tmp_path) == [("main process", True), ("process 2", False)]
-    assert "child.py:3" in lines(tmp_path)
 
 
 @pytest.mark.slow
@@ -226,96 +199,36 @@ def test_torchrun(tmp_path: Path) -> None:
     A build of torch for CUDA keeps NCCL, as it keeps CUDA.
     """
     (tmp_path / "train.py").write_text(RANKS, encoding="utf-8")
-    answer = subprocess.run(
-        command("-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"),
-        env=environment(), cwd=tmp_path, check=False, capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
-    assert answer.returncode == 0, answer.stderr
-    assert sorted(answer.stdout.splitlines()) == [
+    result = run_anymps(*RUN, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py", cwd=tmp_path)
+    assert sorted(result.lines) == [
         *["Distributed package doesn't have NCCL built in"] * (0 if torch.distributed.is_nccl_available() else 2),
         *["The distributed operator 'c10d::allreduce_' is not currently implemented for the MPS device"] * 2,
     ]
     first, *ranks = [name for name, _ in parts(tmp_path)]
     assert (first, sorted(ranks)) == ("main process", ["rank 0", "rank 1"])
     assert lines(tmp_path) == {"train.py:9": 4, "train.py:11": 1}
-    assert answer.stderr.count("MPS104") == 1
+    assert result.err.count("MPS104") == 1
 
 
-@pytest.mark.slow
-def test_accelerate_launch(tmp_path: Path) -> None:
-    """What accelerate starts is recorded; on a Mac, too, it starts one process."""
-    pytest.importorskip("accelerate", reason="the launcher is accelerate's own")
-    (tmp_path / "train.py").write_text(CHILD, encoding="utf-8")
-    answer = subprocess.run(
-        command("-m", "accelerate.commands.launch", "train.py"),
-        env=environment(), cwd=tmp_path, check=False, capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
-    assert (answer.returncode, answer.stdout) == (0, "Apple M1 6.0\n"), answer.stderr
-    assert sorted(lines(tmp_path)) == ["train.py:3", "train.py:4"]
-
-
-LOADING = """
+SPAWNED = """
 import torch
-from torch.utils.data import DataLoader
+import torch.distributed as dist
 
-class Numbers(torch.utils.data.Dataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return torch.full((2,), float(index), device="mps").cpu()
+def work(rank):
+    dist.init_process_group("gloo", init_method="file://" + __file__ + ".store", rank=rank, world_size=2)
+    torch.ones(2, device="mps").sum().item()
 
 if __name__ == "__main__":
-    for batch in DataLoader(Numbers(), batch_size=2, num_workers=2):
-        print(batch.sum().item())
+    torch.multiprocessing.spawn(work, nprocs=2)
 """
 
 
 @pytest.mark.slow
-def test_workers_of_a_data_loader(tmp_path: Path) -> None:
-    """What they do on mps stands at their lines, where on a Mac each read back is a wait."""
-    result = run(tmp_path, LOADING)
-    assert result.lines == ["2.0", "10.0"]
-    assert [name for name, _ in parts(tmp_path)] == ["main process", "process 2", "process 3"]
-    with Recording.open(tmp_path / "all.anymps") as recording:
-        assert [(line.line, line.waits) for line in recording.lines()] == [(10, 4)]
-
-
-LIGHTNING = """
-import lightning.pytorch as pl
-import torch
-
-class Module(pl.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(2, 1)
-
-    def training_step(self, batch, index):
-        seen = batch[0].to("mps").sum()
-        self.log("seen", seen.item())
-        return self.layer(batch[0]).sum()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-if __name__ == "__main__":
-    data = torch.utils.data.TensorDataset(torch.ones(4, 2))
-    trainer = pl.Trainer(
-        accelerator="cpu", strategy="ddp_spawn", devices=2, max_epochs=1, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    )
-    trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=1))
-    print(trainer.callback_metrics["seen"].item())
-"""
-
-
-@pytest.mark.slow
-def test_lightning_spawns_its_ranks(tmp_path: Path) -> None:
-    """As a Mac trains no model on mps in several processes, theirs is on the CPU; what they do on mps is recorded."""
-    pytest.importorskip("lightning", reason="ddp_spawn is Lightning's own")
-    result = run(tmp_path, LIGHTNING)
-    assert result.lines == ["2.0"], result.stderr
+def test_ranks_without_a_launcher(tmp_path: Path) -> None:
+    """A process that joins a group has a rank while it is in the group."""
+    result = run(tmp_path, SPAWNED)
+    assert result.status == 0, result.err
     first, *ranks = [name for name, _ in parts(tmp_path)]
     assert (first, sorted(ranks)) == ("main process", ["rank 0", "rank 1"])
     with Recording.open(tmp_path / "all.anymps") as recording:
-        assert [(line.line, line.on_mps, line.waits) for line in recording.lines()] == [(11, 4, 4), (12, 4, 4)]
+        assert [(line.line, line.waits) for line in recording.lines()] == [(7, 2)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from anymps.findings import Finding, find
 from anymps.record import Recording
 from anymps.rules import installed_torch
 from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
-from processes import MAC, PATIENCE, clean_environment
+from processes import MAC, run_anymps
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -24,17 +22,10 @@ def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, l
     """Runs a script as a user would; returns its exit status and what the recording tells."""
     if example == "digits_cnn":
         pytest.importorskip("sklearn", reason="the digits example needs scikit-learn (extra: examples)")
-    command = [sys.executable, "-m", "anymps", "run", "--mac", MAC, "--record", str(record), "--no-report", *options]
-    answer = subprocess.run(
-        [*command, str(script), *QUICK[example]],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=clean_environment(),
-        check=False,
-    )
-    assert record.is_file(), answer.stderr
-    return answer.returncode, find(Recording.open(record))
+    words = ("run", "--mac", MAC, "--record", str(record), "--no-report", *options, str(script), *QUICK[example])
+    answer = run_anymps(*words, cwd=record.parent)
+    assert record.is_file(), answer.err
+    return answer.status, find(Recording.open(record))
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

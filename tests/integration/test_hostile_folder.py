@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from processes import PATIENCE, clean_environment, run_command
+from processes import PATIENCE, clean_environment, run_anymps
 
 pytestmark = pytest.mark.integration
 
@@ -112,20 +112,9 @@ def test_a_script_that_changes_python_has_its_report(tmp_path: Path, ending: str
         (tmp_path / f"{name}.py").write_text("MINE = 'mine'\n")
     (tmp_path / "train.py").write_text(SCRIPT + ending)
     options = ("--mac", "M1 8GB", "--report", "html=page.html", "--report", "json=report.json")
-    ended = run_command("-m", "anymps", "run", *options, "train.py", cwd=tmp_path)
+    ended = run_anymps("run", *options, "train.py", cwd=tmp_path)
     assert ended.status == 0, ended.err
     assert "Full report: page.html" in ended.err
     assert "/src/anymps/" not in ended.err, ended.err  # torch itself has tracebacks at the end of such a Python
     assert "findings" in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert "</html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
-
-
-def test_a_plan_beside_such_modules_has_its_page(tmp_path: Path) -> None:
-    """The script is measured with its own modules, and the page is made with ours."""
-    for name in OWN_MODULES:
-        (tmp_path / f"{name}.py").write_text("MINE = 'mine'\n")
-    (tmp_path / "train.py").write_text(SCRIPT + WRECKS)
-    options = ("--no-larger", "--mac", "M1 8GB", "--report", "html=plan.html")
-    ended = run_command("-m", "anymps", "plan", *options, "train.py", cwd=tmp_path)
-    assert ended.status == 0, ended.err
-    assert "</html>" in (tmp_path / "plan.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Long runs as people make them: a part of each process, `--live` in a pipe, and Ctrl-C while it shows."""
+"""Long runs as people make them: a part of each process, and Ctrl-C while `--live` shows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from anymps.record import Recording
-from processes import MAC, PATIENCE, clean_environment, run_command
+from processes import MAC, PATIENCE, clean_environment, run_anymps
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -44,8 +44,8 @@ while True:
 def test_a_part_of_each_process(tmp_path: Path) -> None:
     """`--steps 2:5` is counted in each process: three steps of a child that makes six, two of a script with four."""
     (tmp_path / "train.py").write_text(CHILD)
-    run = ["-m", "anymps", "run", "--mac", MAC, "--steps", "2:5", "--record", "run.anymps"]
-    result = run_command(*run, "--report", "terminal=r.txt", "train.py", cwd=tmp_path)
+    words = ("--mac", MAC, "--steps", "2:5", "--record", "run.anymps", "--report", "terminal=r.txt", "train.py")
+    result = run_anymps("run", *words, cwd=tmp_path)
     assert result.status == 0, result.err
     with Recording.open(tmp_path / "run.anymps") as recording:
         assert [part.name for part in recording.parts] == ["main process", "process 2"]
@@ -55,60 +55,29 @@ def test_a_part_of_each_process(tmp_path: Path) -> None:
     assert "5 complete steps (steps 2:5 of each process)" in said
 
 
-def live(folder: Path, error: int) -> subprocess.Popen[bytes]:
-    """A run that only Ctrl-C ends."""
-    (folder / "train.py").write_text(ENDLESS)
-    return subprocess.Popen(
+def test_ctrl_c_while_it_shows(tmp_path: Path) -> None:
+    """It takes the line away, shows the cursor again, and leaves the report and a whole recording."""
+    (tmp_path / "train.py").write_text(ENDLESS)
+    primary, secondary = pty.openpty()
+    running = subprocess.Popen(
         [sys.executable, "-m", "anymps", "run", "--live", "--mac", MAC, "--record", "run.anymps", "train.py"],
-        cwd=folder, env={**clean_environment(), "TERM": "xterm", "COLUMNS": "100"},
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=error,
+        cwd=tmp_path, env={**clean_environment(), "TERM": "xterm", "COLUMNS": "100"},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=secondary,
     )  # fmt: skip
-
-
-def interrupt_at(said: bytes, stream: IO[bytes], running: subprocess.Popen[bytes]) -> bytes:
-    """All that comes from the stream; Ctrl-C once `said` has come."""
+    os.close(secondary)
     late = threading.Timer(PATIENCE, running.kill)
     late.start()
     shown, sent = b"", False
-    try:
+    with os.fdopen(primary, "rb", buffering=0) as stream, suppress(OSError):  # when its other end is closed
         while piece := os.read(stream.fileno(), 65536):
             shown += piece
-            if said in shown and not sent:
+            if b"a step, " in shown and not sent:
                 running.send_signal(signal.SIGINT)
                 sent = True
-    except OSError:  # the other end of a terminal is closed
-        pass
-    finally:
-        late.cancel()
-    assert sent, shown.decode()
-    return shown
-
-
-def ends_well(folder: Path, running: subprocess.Popen[bytes], shown: bytes) -> None:
-    """The code of Ctrl-C, the report, and a whole recording."""
-    assert running.wait(PATIENCE) == 130, shown.decode()
+    late.cancel()
+    assert (sent, running.wait(PATIENCE)) == (True, 130), shown.decode()
     assert b"Ctrl-C ended the run; until then MPS on" in shown
-    with Recording.open(folder / "run.anymps") as recording:
+    assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")
+    with Recording.open(tmp_path / "run.anymps") as recording:
         assert recording.complete
         assert recording.complete_steps > 0
-
-
-def test_live_in_a_pipe(tmp_path: Path) -> None:
-    """Plain lines without any control sequence, then the report."""
-    running = live(tmp_path, subprocess.PIPE)
-    assert running.stderr is not None
-    with running.stderr as stream:
-        shown = interrupt_at(b"anymps: step ", stream, running)
-    ends_well(tmp_path, running, shown)
-    assert b"\x1b" not in shown
-
-
-def test_live_in_a_terminal(tmp_path: Path) -> None:
-    """Ctrl-C takes the line away and shows the cursor again."""
-    primary, secondary = pty.openpty()
-    running = live(tmp_path, secondary)
-    os.close(secondary)
-    with os.fdopen(primary, "rb", buffering=0) as stream:
-        shown = interrupt_at(b"a step, ", stream, running)
-    ends_well(tmp_path, running, shown)
-    assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from integration.models import CASES, LACKING, OPTIMIZERS, Case, Lacking, floats_of, loss_of, on_device, train
+from anymps.rules.texts import missing_operator
+from integration.models import CASES, OPTIMIZERS, Case, floats_of, loss_of, on_device, train
 from processes import ENABLE, run_python
 
 pytestmark = [
@@ -19,8 +18,6 @@ pytestmark = [
     # The libraries' own business.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
 ]
-
-RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 def require(package: str) -> None:
@@ -68,39 +65,10 @@ def test_answers_are_those_of_the_cpu(case: Case) -> None:
         torch.testing.assert_close(actual.cpu(), expected, rtol=1e-3, atol=1e-5)
 
 
-# --- what needs the CPU fallback ---
+# --- what has no kernel ---
 
-FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
-# torch 2.11 to 2.15, aten/src/ATen/mps/MPSFallback.mm
-MISSING = (
-    "The operator '{operator}' is not currently implemented for the MPS device. If you want this op to be considered "
-    "for addition please comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that "
-    "resulted in missing op as well as commit hash {commit}. As a temporary fix, you can set the environment variable "
-    "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for this op. WARNING: this will be slower than "
-    "running natively on MPS."
-)
-WARNING = (
-    "The operator '{operator}' is not currently supported on the MPS backend and will fall back to run on the CPU. "
-    "This may have performance implications."
-)
-
-ENABLED = f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n{ENABLE}torch.set_num_threads(1)\n"
-TRAIN_LACKING = """
-import json, warnings
-from integration.models import LACKING, train
-outcomes = {}
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    for name in names:
-        try:
-            losses, _ = train(LACKING[name].case(), "mps", "adamw")
-            outcomes[name] = {"losses": losses}
-        except NotImplementedError as error:
-            outcomes[name] = {"error": str(error)}
-texts = [str(warning.message) for warning in caught if " on the MPS backend " in str(warning.message)]
-print(json.dumps({"outcomes": outcomes, "warnings": texts}))
-"""
-EVALUATE_MASKED = """
+EVALUATE_MASKED = f"""
+{ENABLE}
 from torch import nn
 encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 1).to("mps")
 source = torch.randn(2, 3, 8, device="mps")
@@ -114,52 +82,10 @@ except NotImplementedError as error:
 """
 
 
-class Process(NamedTuple):
-    """What came of the models in `LACKING` in a process with or without the variable, by name, and its warnings."""
-
-    fallback: bool
-    outcomes: dict[str, dict[str, Any]]
-    warnings: list[str]
-
-
-def has_kernel(lacking: Lacking) -> bool:
-    """Whether the installed torch has an MPS kernel for the operator."""
-    return lacking.native_since is not None and lacking.native_since <= RELEASE
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["without fallback", "with fallback"])
-def process(request: pytest.FixtureRequest) -> Process:
-    """The variable is read when torch is loaded, hence a process for each of its values."""
-    names = [name for name, lacking in LACKING.items() if not lacking.case.package or find_spec(lacking.case.package)]
-    result = run_python(f"names = {names}\n{ENABLED}{TRAIN_LACKING}", {FALLBACK: "1"} if request.param else {})
-    return Process(request.param, **json.loads(result.lines[-1]))
-
-
-@pytest.mark.parametrize("lacking", LACKING.values(), ids=LACKING)
-def test_models_that_need_the_cpu_fallback(lacking: Lacking, process: Process) -> None:
-    """Without the variable the missing operator raises MPS's own text; with it the losses are the CPU's."""
-    require(lacking.case.package)
-    outcome = process.outcomes[lacking.case.name]
-    if process.fallback or has_kernel(lacking):
-        losses, _ = train(lacking.case(), "cpu", "adamw")
-        assert outcome == {"losses": pytest.approx(losses, rel=1e-4)}
-    else:
-        assert outcome == {"error": MISSING.format(operator=lacking.operator, commit=torch.version.git_version)}
-
-
-def test_only_the_first_fallback_is_named(process: Process) -> None:
-    """One warning a process, whatever other operators fall back after the first; none without the variable."""
-    first = next(name for name in process.outcomes if not has_kernel(LACKING[name]))
-    expected = [WARNING.format(operator=LACKING[first].operator)] if process.fallback else []
-    # On a Mac torch adds where in its source the warning stands.
-    assert [text.partition(" (Triggered internally at ")[0] for text in process.warnings] == expected
-
-
 def test_an_encoder_with_a_padding_mask_trains_but_does_not_answer() -> None:
     """In eval mode nn.TransformerEncoder asks whether padding is on the right, which has no MPS kernel."""
-    operator = "aten::_nested_tensor_from_mask_left_aligned"
-    missing = MISSING.format(operator=operator, commit=torch.version.git_version)
-    assert run_python(ENABLED + EVALUATE_MASKED).lines == ["trained", missing]
+    missing = missing_operator("aten::_nested_tensor_from_mask_left_aligned", str(torch.version.git_version))
+    assert run_python(EVALUATE_MASKED).lines == ["trained", missing.text]
 
 
 # --- lower precision ---
@@ -213,30 +139,6 @@ def is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-# --- memory against time ---
-
-
-@pytest.mark.parametrize("reentrant", [False, True], ids=["saved tensors hooks", "reentrant"])
-@by_name({name: CASES[name] for name in ("gpt2", "llama", "vit")})
-def test_gradient_checkpointing_changes_no_loss(case: Case, reentrant: bool) -> None:
-    """gradient_checkpointing_enable() computes activations again in backward; the losses stay."""
-    require(case.package)
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    model, batch = case()
-    forwards = []
-    layer = next(module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))
-    next(layer.children()).register_forward_pre_hook(lambda *_: forwards.append(1))
-    plain, _ = train((model, batch), "mps", "sgd")
-    assert len(forwards) == 3
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
-    if reentrant:
-        model.enable_input_require_grads()
-    checkpointed, _ = train((model, batch), "mps", "sgd")
-    assert len(forwards) == 3 + 2 * 3
-    assert checkpointed == pytest.approx(plain, rel=1e-6)
-
-
 # --- generating ---
 
 
@@ -264,24 +166,6 @@ def test_generated_tokens_are_those_of_the_cpu(name: str, method: str) -> None:
         chosen.append(model.generate(prompt.to(device), **options))
     assert chosen[1].device == torch.device("mps:0")
     assert torch.equal(chosen[0], chosen[1].cpu())
-
-
-def test_sampling_follows_the_seed() -> None:
-    """generate() with sampling draws from the mps generator: the same seed gives the same tokens again."""
-    require("transformers")
-    model, batch = CASES["gpt2"]()
-    model.eval().to("mps")
-    prompt = batch["input_ids"].to("mps")
-
-    def sample() -> torch.Tensor:
-        options = {"do_sample": True, "top_k": 20, "top_p": 0.9, "temperature": 0.7, "repetition_penalty": 1.1}
-        return model.generate(prompt, max_new_tokens=8, pad_token_id=0, **options)
-
-    torch.manual_seed(3)
-    first, second = sample(), sample()
-    torch.mps.manual_seed(3)
-    assert torch.equal(first, sample())
-    assert not torch.equal(first, second)
 
 
 # --- pipelines ---

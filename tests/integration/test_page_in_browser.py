@@ -119,18 +119,13 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-def opened(browser: Browser, file: Path, shown: Recording | Plan | str, **context: Any) -> tuple[Page, list[str]]:
+def opened(
+    browser: Browser, file: Path, shown: Recording | Plan | str, *, unfolded: bool = True, **context: Any
+) -> tuple[Page, list[str]]:
     """A page, of a recording or a plan, in the browser, and all that it complained about or asked the network for."""
     if isinstance(shown, Recording):
-        return opened_text(browser, file, "".join(report_pieces("html", Story.of(shown), find(shown))), **context)
-    return opened_text(browser, file, shown if isinstance(shown, str) else plan_page(shown), **context)
-
-
-def opened_text(
-    browser: Browser, file: Path, text: str, *, unfolded: bool = True, **context: Any
-) -> tuple[Page, list[str]]:
-    """The same for any page; what it folds is shown, too."""
-    file.write_text(text, encoding="utf-8")
+        shown = "".join(report_pieces("html", Story.of(shown), find(shown)))
+    file.write_text(shown if isinstance(shown, str) else plan_page(shown), encoding="utf-8")
     page = browser.new_context(**context).new_page()
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
@@ -162,27 +157,37 @@ def test_page(browser: Browser, tmp_path: Path, name: str) -> None:
     page.context.close()
 
 
-@pytest.mark.parametrize("width", [400, 800, 1400])
-def test_what_matters_is_on_the_screen(browser: Browser, tmp_path: Path, width: int) -> None:
-    """The Mac's time, and what a wait costs, stand on the screen without scrolling, and no place breaks in a name."""
-    page, _ = opened(browser, tmp_path / "page.html", predicted(), viewport={"width": width, "height": 900})
-    for table, head in (("step-table", "on the Mac"), ("waits-hurting", "cost a step")):
-        edges = page.evaluate(f"""
-            () => [...document.querySelectorAll("#{table} th")].filter((it) => it.textContent === "{head}").map(
-              (it) => [it.getBoundingClientRect().right, it.closest(".scroll").getBoundingClientRect().right])
-        """)
-        assert [right <= edge for right, edge in edges] == [True], edges
+WIDTHS = (400, 800, 1400)
+
+
+def test_what_matters_is_on_the_screen(browser: Browser, tmp_path: Path) -> None:
+    """The Mac's time, and what a wait costs, stand on the screen without scrolling."""
+    page, _ = opened(browser, tmp_path / "page.html", predicted())
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for table, head in (("step-table", "on the Mac"), ("waits-hurting", "cost a step")):
+            edges = page.evaluate(f"""
+                () => [...document.querySelectorAll("#{table} th")].filter((it) => it.textContent === "{head}").map(
+                  (it) => [it.getBoundingClientRect().right, it.closest(".scroll").getBoundingClientRect().right])
+            """)
+            assert [right <= edge for right, edge in edges] == [True], edges
     page.context.close()
-    page, _ = opened(browser, tmp_path / "page.html", training().close(), viewport={"width": width, "height": 900})
-    names = page.evaluate("""
-        () => [...document.querySelectorAll("th.path")].map((it) => {
-          const name = document.createRange();
-          name.selectNodeContents(it.lastChild);
-          return [it.textContent, name.getClientRects().length];
-        })
-    """)
-    assert "nets/model.py:19" in dict(names)
-    assert [name for name, lines in names if lines > 1] == []
+
+
+def test_no_place_breaks_in_a_name(browser: Browser, tmp_path: Path) -> None:
+    """At any width the name of a file is on one line."""
+    page, _ = opened(browser, tmp_path / "page.html", training().close())
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        names = page.evaluate("""
+            () => [...document.querySelectorAll("th.path")].map((it) => {
+              const name = document.createRange();
+              name.selectNodeContents(it.lastChild);
+              return [it.textContent, name.getClientRects().length];
+            })
+        """)
+        assert "nets/model.py:19" in dict(names)
+        assert [name for name, lines in names if lines > 1] == []
     page.context.close()
 
 
@@ -263,20 +268,21 @@ def test_print(browser: Browser, tmp_path: Path, make: Callable[[], Recording | 
     page.context.close()
 
 
-@pytest.mark.parametrize("width", [360, 800, 1400])
-def test_names_in_a_drawing_of_a_plan_do_not_touch(browser: Browser, tmp_path: Path, width: int) -> None:
+def test_names_in_a_drawing_of_a_plan_do_not_touch(browser: Browser, tmp_path: Path) -> None:
     """At any width no two texts of one drawing overlap, and none leaves its figure."""
-    page, _ = opened(browser, tmp_path / "page.html", planned(), viewport={"width": width, "height": 900})
-    overlaps = page.evaluate("""
-        () => [...document.querySelectorAll(".drawing > svg")].flatMap((drawing) => {
-          const frame = drawing.closest("figure").getBoundingClientRect();
-          const texts = [...drawing.querySelectorAll("text")];
-          const boxes = texts.map((it) => it.getBoundingClientRect());
-          const outside = texts.filter((_, i) => boxes[i].left < frame.left || boxes[i].right > frame.right);
-          const touching = texts.filter((_, i) => boxes.some((other, j) => j > i && boxes[i].left < other.right
-            && other.left < boxes[i].right && boxes[i].top + 2 < other.bottom && other.top + 2 < boxes[i].bottom));
-          return [...outside, ...touching].map((it) => it.textContent);
-        })
-    """)
-    assert overlaps == []
+    page, _ = opened(browser, tmp_path / "page.html", planned())
+    for width in (360, 800, 1400):
+        page.set_viewport_size({"width": width, "height": 900})
+        overlaps = page.evaluate("""
+            () => [...document.querySelectorAll(".drawing > svg")].flatMap((drawing) => {
+              const frame = drawing.closest("figure").getBoundingClientRect();
+              const texts = [...drawing.querySelectorAll("text")];
+              const boxes = texts.map((it) => it.getBoundingClientRect());
+              const outside = texts.filter((_, i) => boxes[i].left < frame.left || boxes[i].right > frame.right);
+              const touching = texts.filter((_, i) => boxes.some((other, j) => j > i && boxes[i].left < other.right
+                && other.left < boxes[i].right && boxes[i].top + 2 < other.bottom && other.top + 2 < boxes[i].bottom));
+              return [...outside, ...touching].map((it) => it.textContent);
+            })
+        """)
+        assert overlaps == []
     page.context.close()

@@ -8,14 +8,10 @@ import pytest
 import torch
 
 from public_kernels import (
-    both_forms,
     empty,
-    joined,
     library,
     mlx,
     on_mps,
-    root_of,
-    with_constants,
     words,
 )
 
@@ -100,46 +96,6 @@ def test_mlx_functions_of_a_number() -> None:
         exact = {"Abs": abs, "Sign": lambda v: (v > 0) - (v < 0), "Square": lambda v: v * v}[op]
         mask = 256**dtype.itemsize - 1
         assert [v & mask for v in got.tolist()] == [exact(v) & mask for v in values]
-
-
-def test_mlx_norms() -> None:
-    """rms_norm.metal and layer_norm.metal: rows in one go and in a loop, their gradients too.
-
-    Rows are no longer than 7 short of a SIMD group's, or longer: else lanes of MLX's layer norm write before their
-    own array (`for (int i = n; ...)` with n below zero), as the checker says.
-    """
-
-    def kernels_of(name: str) -> Any:
-        text = joined(root_of(MLX), [f"{IN_MLX}/{name}.metal"])
-        return both_forms(with_constants(text, {"has_w": "true"}))
-
-    rms, layer = kernels_of("rms_norm"), kernels_of("layer_norm")
-    rows, eps = 3, 1e-5
-    for kind, dtype in (("float32", torch.float32), ("float16", torch.float16), ("bfloat16", torch.bfloat16)):
-        for width in (256, 250):
-            x, w, b, g = torch.randn(rows, width), torch.randn(width), torch.randn(width), torch.randn(rows, width)
-            x, w, b, g = (t.to(dtype) for t in (x, w, b, g))
-            xm, wm, bm, gm = on_mps(x, w, b, g)
-            for shader, name, reads in ((rms, "rms", 4), (layer, "layer_norm", 8)):
-                xd, wd = x.double().requires_grad_(), w.double().requires_grad_()
-                if name == "rms":
-                    expected = torch.nn.functional.rms_norm(xd, (width,), wd, eps)
-                else:
-                    expected = torch.nn.functional.layer_norm(xd, (width,), wd, b.double(), eps)
-                expected.backward(g.double())
-                for form, group in (("", -(-width // reads // 32) * 32), ("_looped", 32)):
-                    launch = {"threads": rows * group, "group_size": group}
-                    out = empty(rows, width, dtype=dtype)
-                    given = [xm, wm] if name == "rms" else [xm, wm, bm]
-                    sizes = [eps, width, 1] if name == "rms" else [eps, width, 1, 1]
-                    getattr(shader, f"{name}{form}{kind}")(*given, out, *sizes, **launch)
-                    held(out, expected.detach())
-                    gx, gw = empty(rows, width, dtype=dtype), empty(rows, width, dtype=dtype)
-                    sizes = [eps, width, 1, rows, 1] if (name, form) == ("rms", "") else [eps, width, 1]
-                    getattr(shader, f"vjp_{name}{form}{kind}")(xm, wm, gm, gx, gw, *sizes, **launch)
-                    held(gx, xd.grad)
-                    if dtype == torch.float32:
-                        held(gw.sum(0), wd.grad)
 
 
 def test_mlx_sorts_and_arguments() -> None:

@@ -52,35 +52,6 @@ def arguments(layout: str, *values: float) -> torch.Tensor:
     return torch.tensor(list(struct.pack(layout, *values)), dtype=torch.uint8, device="mps")
 
 
-UNARY = {
-    "103": lambda x: functional.gelu(x, approximate="tanh"),
-    "106": functional.silu,
-    "110": torch.sign,
-    "115": functional.softplus,
-    "116": torch.expm1,
-    "119": lambda x: x.sign() * (x.abs() + 0.5).floor(),
-}
-
-
-@pytest.mark.parametrize("op", UNARY)
-def test_ggml_functions_of_a_number(op: str) -> None:
-    """kernel_unary, whose operation is a function constant: floats, halfs and four at a time."""
-    shader = both_forms(
-        with_constants(
-            whole()[: whole().index("kernel void kernel_silu_back_f32(")], {"FC_unary_op": op, "FC_unary_cnt": "true"}
-        )
-    )
-    x = torch.randn(400) * 3
-    args = arguments("4i4Q4i4Q6f", 400, 1, 1, 1, *[4] * 4, 400, 1, 1, 1, *[4] * 4, 0, 2, 3, 0, 0, 0)
-    for name, dtype, count in (("f32_f32", torch.float32, 400), ("f32_f32_4", torch.float32, 100)):
-        out = empty(400, dtype=dtype)
-        getattr(shader, f"kernel_unary_{name}")(args, x.to("mps"), out, threads=count, group_size=1)
-        torch.testing.assert_close(out.cpu(), UNARY[op](x.double()).float(), rtol=2e-5, atol=2e-5)
-    out = empty(400, dtype=torch.float16)
-    shader.kernel_unary_f16_f16(args, x.half().to("mps"), out, threads=400, group_size=1)
-    torch.testing.assert_close(out.cpu(), UNARY[op](x.half().double()).half(), rtol=2e-3, atol=2e-3)
-
-
 def test_ggml_rows() -> None:
     """Softmax with a mask, RMS norms, layer norms and sums, of one SIMD group and of several."""
     shader = kernels(

@@ -159,57 +159,11 @@ def test_a_worker_that_crashes(gate: Gate) -> None:
 
 
 @pytest.mark.slow
-def test_what_fails_everywhere_is_not_written(gate: Gate) -> None:
-    """An update runs failing tests again without mps, with the session's own arguments, and leaves some out."""
-    gate.write(
-        test_it="""\
-            import pytest, torch
-
-            def device():
-                return torch.accelerator.current_accelerator() or "cpu"
-
-            def test_everywhere():
-                assert torch.ones(3, device=device()).sum() == 4
-
-            def test_on_mps():
-                torch.ones(3, device=device(), dtype=torch.float64)
-
-            @pytest.mark.parametrize("x", ["a b", "c::d"])
-            def test_needs_mps(x):
-                torch.linalg.eig(torch.ones(2, 2, device="mps"))
-
-            def test_fine():
-                pass
-        """
-    )
-    arguments = ("-x", "--maxfail=9", "--junitxml=j.xml", "-k", "not fine")
-    result = gate.run_alone(*arguments, "--mps-manifest=m.txt", "--mps-update-manifest")
-    result.assert_outcomes(xfailed=4, deselected=1)
-    assert section(result)[-3:] == [
-        "manifest m.txt: 3 added, 0 changed, 0 removed",
-        "Not written, since it fails without mps, too (the gate fails until it is fixed or deselected): "
-        "test_it.py::test_everywhere",
-        "Written, but not compared with the CPU, since they asked for mps again: "
-        "test_it.py::test_needs_mps[a b], test_it.py::test_needs_mps[c::d]",
-    ]
-    assert gate.manifest.read_text().split("\n\n")[1].splitlines() == [
-        "# why: aten::linalg_eig has no MPS kernel (test_it.py)",
-        "test_it.py::test_needs_mps[a b] NotImplementedError",
-        "# why: aten::linalg_eig has no MPS kernel (test_it.py)",
-        "test_it.py::test_needs_mps[c::d] NotImplementedError",
-        "# why: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use "
-        "float32 instead. (test_it.py)",
-        "test_it.py::test_on_mps TypeError",
-    ]
-    assert 'tests="4"' in (gate.path / "j.xml").read_text()
-    gate.manifest.unlink()
-    gate.run_alone(*arguments, "--mps-manifest=m.txt", "--mps-update-manifest", "--no-mps-rerun")
-    assert "test_it.py::test_everywhere AssertionError" in gate.entries()
-
-
-@pytest.mark.slow
 def test_a_suite_that_chooses_mps_itself(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails on the CPU, too, is found out; a test that asks for mps whatever it is told is named as unjudged."""
+    """An update runs failing tests again without mps, with the session's arguments: what fails then is not written.
+
+    A test that asks for mps whatever it is told is named as unjudged.
+    """
     monkeypatch.setenv("SUITE_DEVICE", "mps")
     gate.pytester.makeconftest(
         """\
@@ -241,27 +195,37 @@ def test_a_suite_that_chooses_mps_itself(gate: Gate, monkeypatch: pytest.MonkeyP
             def test_each(device):
                 assert torch.ones(3, device=device).sum() == 4
 
-            def test_by_name():
+            @pytest.mark.parametrize("x", ["a b", "c::d"])
+            def test_by_name(x):
                 assert torch.ones(3, device="mps").sum() == 4
 
             def test_process():
                 subprocess.run([sys.executable, "-c", "import torch; torch.ones(1).to('mps')"], check=True)
+
+            def test_fine():
+                pass
         """
     )
-    result = gate.run_alone("-s", "--device", "mps:0", "--mps-manifest=m.txt", "--mps-update-manifest")
-    result.assert_outcomes(xfailed=5)
+    update = ("--mps-manifest=m.txt", "--mps-update-manifest")
+    arguments = ("-s", "--device", "mps:0", "-x", "--maxfail=9", "--junitxml=j.xml", "-k", "not fine", *update)
+    result = gate.run_alone(*arguments)
+    result.assert_outcomes(xfailed=6, deselected=1)
     assert section(result)[-3:] == [
-        "manifest m.txt: 3 added, 0 changed, 0 removed",
-        "Not written, since they fail without mps, too (the gate fails until they are fixed or deselected): "
-        "test_it.py::test_each[mps:0], test_it.py::test_everywhere",
+        "manifest m.txt: 4 added, 0 changed, 0 removed",
+        "Not written, since they fail without mps, too: test_it.py::test_each[mps:0], test_it.py::test_everywhere",
         "Written, but not compared with the CPU, since they asked for mps again: "
-        "test_it.py::test_by_name, test_it.py::test_process",
+        "test_it.py::test_by_name[a b], test_it.py::test_by_name[c::d], test_it.py::test_process",
     ]
     assert gate.entries() == [
-        "test_it.py::test_by_name AssertionError",
+        "test_it.py::test_by_name[a b] AssertionError",
+        "test_it.py::test_by_name[c::d] AssertionError",
         "test_it.py::test_on_mps NotImplementedError",
         "test_it.py::test_process CalledProcessError",
     ]
+    assert 'tests="6"' in (gate.path / "j.xml").read_text()
+    gate.manifest.unlink()
+    gate.run_alone(*arguments, "--no-mps-rerun")
+    assert "test_it.py::test_everywhere AssertionError" in gate.entries()
 
 
 @pytest.mark.slow
@@ -286,11 +250,11 @@ def test_a_second_run_that_judges_nothing(gate: Gate, conftest: str, why: str) -
 
 
 @pytest.mark.slow
-def test_torchs_own_test_classes(gate: Gate) -> None:
-    """`instantiate_device_type_tests` makes a class for mps."""
+def test_torchs_own_classes_and_child_processes(gate: Gate) -> None:
+    """`instantiate_device_type_tests` makes a class for mps. A child that enables the device has the same Mac."""
     gate.write(
         test_it="""\
-            import torch
+            import subprocess, sys, torch
             from torch.testing._internal.common_device_type import instantiate_device_type_tests
             from torch.testing._internal.common_utils import TestCase
 
@@ -299,19 +263,6 @@ def test_torchs_own_test_classes(gate: Gate) -> None:
                     self.assertEqual(torch.ones(3, device=device).sum(), 3)
 
             instantiate_device_type_tests(TestIt, globals(), allow_mps=True)
-        """
-    )
-    result = gate.run_alone("-v")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*TestItMPS::test_sum_mps PASSED*"])
-
-
-@pytest.mark.slow
-def test_child_processes(gate: Gate) -> None:
-    """A child that enables the device has the same Mac and fallback; one that does not has none."""
-    gate.write(
-        test_it="""\
-            import os, subprocess, sys
 
             def ask(code):
                 return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
@@ -321,7 +272,9 @@ def test_child_processes(gate: Gate) -> None:
                 assert ask("import anymps; s = anymps.enable(); print(s.mac.name, s.fallback)") == "M1 8GB True"
         """
     )
-    gate.run_alone("--mps-mac", "M1 8GB", "--mps-fallback").assert_outcomes(passed=1)
+    result = gate.run_alone("-v", "--mps-mac", "M1 8GB", "--mps-fallback")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*TestItMPS::test_sum_mps PASSED*"])
 
 
 @pytest.mark.slow

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from processes import PATIENCE, clean_environment, run_python
+from processes import run_command, run_python
 
 pytestmark = pytest.mark.integration
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,23 +25,14 @@ def test_the_quick_start(tmp_path: Path) -> None:
     (script,) = blocks("quick-start.md", "python")
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
     torch.save({"weight": torch.ones(2, dtype=torch.float64)}, tmp_path / "model.pt")
-    environment = clean_environment()
     said = {}
     for block in blocks("quick-start.md", "console"):
         for line in block.splitlines():
             tool, *words = shlex.split(line)
             if tool == "anymps":
-                ended = subprocess.run(
-                    [sys.executable, "-m", "anymps", *words],
-                    check=False,
-                    cwd=tmp_path,
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    timeout=PATIENCE,
-                )
-                assert ended.returncode == 0, f"{line}\n{ended.stderr}"
-                said[line] = ended.stdout + ended.stderr
+                ended = run_command("-m", "anymps", *words, cwd=tmp_path)
+                assert ended.status == 0, f"{line}\n{ended.err}"
+                said[line] = ended.out + ended.err
     (shown,) = blocks("quick-start.md", "text")
     report = said['anymps run --mac "M1 8GB" --record before.anymps train.py']
     assert _without_times(shown) in _without_times(report)
@@ -69,14 +58,9 @@ def test_the_step_table_that_is_explained(tmp_path: Path) -> None:
     (script,) = blocks("quick-start.md", "python")
     path = tmp_path / "train.py"
     path.write_text(script, encoding="utf-8")
-    code = f"""
-        import sys
-        from anymps.commands import main
-        sys.exit(main(["run", "-v", "--mac", "M1 8GB", {str(path)!r}]))
-    """
     times = re.compile(r" +(\d[\d.]* (us|ms|s)|<?\d+ %)(?= |$)", re.MULTILINE)
     table = times.sub("", blocks("step-table.md", "text")[0])
-    said = times.sub("", run_python(code).err)
+    said = times.sub("", run_command("-m", "anymps", "run", "-v", "--mac", "M1 8GB", str(path)).err)
     for row in table.splitlines():
         assert re.sub(" +", " ", row) in re.sub(" +", " ", said), row
 

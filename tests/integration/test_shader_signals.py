@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 
 import pytest
 
-from processes import PATIENCE
+from processes import run_command
 
 pytestmark = pytest.mark.integration
 
@@ -98,29 +96,15 @@ for name, threads in forms:
 
 def run(script: str, threads: int, **variables: str) -> str:
     """What a process prints. No limit ends a launch that no handler ends."""
-    environment = {**os.environ, "ANYMPS_SHADER_SECONDS": "0", **variables}
-    answer = subprocess.run(
-        [sys.executable, "-c", script, str(threads)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return answer.stdout + answer.stderr
+    answer = run_command("-c", script, str(threads), env={"ANYMPS_SHADER_SECONDS": "0", **variables})
+    return answer.out + answer.err
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_handler_that_raises_ends_an_endless_kernel(threads: int) -> None:
+@pytest.mark.parametrize(("threads", "checked"), [(1, ""), (2, ""), (1, "1")])
+def test_a_handler_that_raises_ends_an_endless_kernel(threads: int, checked: str) -> None:
     """SIGALRM, as `signal.alarm` and timeouts of tests have it: the program sees its own exception, and goes on."""
     told = "".join(f"{name} True <module>\n" for name in ("alone", "cut", "fibers", "first"))
-    assert run(RAISES, threads) == told + "64.0 (0.0, 0.0)\n"
-
-
-def test_a_handler_that_raises_ends_a_checked_kernel() -> None:
-    """The checker takes the next one."""
-    told = "".join(f"{name} True <module>\n" for name in ("alone", "cut", "fibers", "first"))
-    assert run(RAISES, 1, ANYMPS_CHECK_SHADERS="1") == told + "64.0 (0.0, 0.0)\n"
+    assert run(RAISES, threads, ANYMPS_CHECK_SHADERS=checked) == told + "64.0 (0.0, 0.0)\n"
 
 
 @pytest.mark.parametrize("threads", [1, 2])

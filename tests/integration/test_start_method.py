@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from processes import PATIENCE, Result, clean_environment
+from anymps.record import Recording
+from processes import Result, run_anymps
 
 pytestmark = pytest.mark.integration
 
@@ -56,20 +55,18 @@ def run(folder: Path, text: str, *options: str) -> Result:
     script.write_text(text, encoding="utf-8")
     # Another package of that name beside the script is no concern of its processes.
     (script.parent / "anymps.py").write_text("raise SystemExit('the wrong one')\n", encoding="utf-8")
-    command = [sys.executable, "-m", "anymps", "run", "--mac", "M1 8GB", *options, str(script)]
-    environment = {**clean_environment(), "NO_COLOR": "1", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
-    answer = subprocess.run(
-        command, check=False, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE
-    )
-    return Result(answer.returncode, answer.stdout, answer.stderr)
+    return run_anymps("run", "--mac", "M1 8GB", *options, str(script), cwd=folder)
 
 
 def test_workers_are_spawned_with_the_device(tmp_path: Path) -> None:
-    """The method is left open to the script, a worker uses mps, one banner is printed, and the run is good."""
-    result = run(tmp_path, loading())
+    """The method is left open to the script, a worker uses mps and is recorded, and the run is good."""
+    result = run(tmp_path, loading(), "--record", "all.anymps")
     assert result.lines == ["None", "2.0", "10.0"]
     assert result.err.count("VIRTUAL") == 1
     assert "Would run on M1 8GB. No findings." in result.err  # and the time of a step, unless loading takes most of it
+    with Recording.open(tmp_path / "all.anymps") as recording:
+        assert [part.name for part in recording.parts] == ["main process", "process 2"]
+        assert {line.line: line.waits for line in recording.lines()}[10] == 4  # on a Mac each read back is a wait
 
 
 @pytest.mark.slow
@@ -109,55 +106,6 @@ def test_a_script_without_a_guard_fails_as_on_a_mac(tmp_path: Path) -> None:
         "Change first: job/train.py:14\n"
         '  MPS802  Workers without `if __name__ == "__main__"`\n'
     ) in result.err
-
-
-@pytest.mark.slow
-def test_a_lambda_for_workers_fails_as_on_a_mac(tmp_path: Path) -> None:
-    """Pickle takes no lambda, and the finding names it."""
-    result = run(tmp_path, loading(options="collate_fn=lambda rows: torch.stack(rows)"))
-    assert result.status == 1
-    assert "PicklingError: Can't pickle <function <lambda>" in result.err
-    assert "Would not run on M1 8GB: job/train.py:14 stops it (MPS803). 1 error.\n" in result.err
-
-
-PROCESS = """
-import multiprocessing, torch
-
-def work():
-    torch.ones(3, device="mps")
-
-GUARD
-    process = multiprocessing.Process(target=TARGET)
-    process.start()
-    process.join()
-    print(torch.ones(3, device="mps").sum().item(), process.exitcode)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("guard", "target", "out", "verdict"),
-    [
-        (GUARD, "work", "3.0 0\n", "Would run on M1 8GB. No findings."),
-        (
-            "if True:",
-            "work",
-            "3.0 1\n",
-            "Would not run on M1 8GB: job/train.py:9 stops it (MPS807). 1 error.\n",
-        ),
-        (
-            GUARD,
-            "lambda: work()",
-            "",
-            "Would not run on M1 8GB: job/train.py:9 stops it (MPS808). 1 error.\n",
-        ),
-    ],
-)
-def test_a_process_starts_as_on_a_mac(tmp_path: Path, guard: str, target: str, out: str, verdict: str) -> None:
-    """It has the device; without a guard, or with a lambda, it does not start, and the verdict says so."""
-    result = run(tmp_path, PROCESS.replace("GUARD", guard).replace("TARGET", target))
-    assert result.out.endswith(out)
-    assert verdict in result.err
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -54,35 +55,33 @@ def check(folder: Path, steps: int) -> None:
         assert recording.complete_steps == steps
 
 
-@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
-def test_lightning(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The callback records steps 2 to 5 of a fit, and the CSV logger has the numbers of that step."""
-    lightning = pytest.importorskip(package, reason="the `integration` extra brings it")
-    loggers = pytest.importorskip(f"{package}.loggers")
+def fit(lightning: Any, callback: Any, last: int = 99, **options: Any) -> None:
+    """Trains with a callback on 16 batches; the one after the `last` fails."""
 
-    class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
+    class Module(lightning.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.model = Model()
 
         def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            if index > last:
+                raise ValueError("the labels are wrong")
             return self.model(**batch)["loss"]
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    logger = loggers.CSVLogger(tmp_path, name="run", version="0")
-    trainer = lightning.Trainer(
-        accelerator="mps",
-        max_epochs=1,
-        accumulate_grad_batches=2,
-        logger=logger,
-        callbacks=[integrations.LightningCallback(2, 5)],
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    quiet = {f"enable_{what}": False for what in ("checkpointing", "progress_bar", "model_summary")}
+    trainer = lightning.Trainer(accelerator="mps", max_epochs=1, callbacks=[callback], **quiet, **options)
     trainer.fit(Module(), DataLoader(rows(32), batch_size=2))
+
+
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_lightning(package: str, tmp_path: Path) -> None:
+    """The callback records steps 2 to 5 of a fit, and the CSV logger has the numbers of that step."""
+    lightning = pytest.importorskip(package, reason="the `integration` extra brings it")
+    logger = pytest.importorskip(f"{package}.loggers").CSVLogger(tmp_path, name="run", version="0")
+    fit(lightning, integrations.LightningCallback(2, 5), accumulate_grad_batches=2, logger=logger)
     check(tmp_path / "run" / "0" / "anymps", steps=3)
     with (tmp_path / "run" / "0" / "metrics.csv").open() as file:
         (row,) = [row for row in csv.DictReader(file) if row["anymps/needless_waits_per_step"]]
@@ -92,49 +91,11 @@ def test_lightning(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_fit_that_fails_has_a_report(tmp_path: Path) -> None:
     """An exception in a step ends the recording with it, and the report is written."""
     lightning = pytest.importorskip("lightning.pytorch", reason="the `integration` extra brings it")
-
-    class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(4, 4)
-
-        def training_step(self, batch: Any, index: int) -> torch.Tensor:
-            if index == 3:
-                raise ValueError("the labels are wrong")
-            return self.layer(batch["x"]).sum()
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    trainer = lightning.Trainer(
-        accelerator="mps",
-        max_epochs=1,
-        logger=False,
-        default_root_dir=tmp_path,
-        callbacks=[integrations.LightningCallback(1, 9, tmp_path / "here")],
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    callback = integrations.LightningCallback(1, 9, tmp_path / "here")
     with pytest.raises(ValueError, match="the labels are wrong"):
-        trainer.fit(Module(), DataLoader(rows(32), batch_size=2))
+        fit(lightning, callback, last=2, logger=False, default_root_dir=tmp_path)
     assert sorted(path.name for path in (tmp_path / "here").iterdir()) == FILES
     assert "ValueError" in (tmp_path / "here" / "report.txt").read_text()
-
-
-class Experiment:
-    """What a logger hands out for its own kind of files; notes what it is given."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def add_text(self, tag: str, text: str, step: int) -> None:
-        """TensorBoard's."""
-        self.calls.append((tag, text.splitlines()[0].strip(), step))
-
-    def log_artifact(self, *words: str, **options: str) -> None:
-        """MLflow's, and that of W&B."""
-        self.calls.append((*words, options))
 
 
 @pytest.mark.parametrize("name", ["TensorBoardLogger", "MLFlowLogger", "WandbLogger"])
@@ -144,17 +105,15 @@ def test_loggers_that_keep_files(name: str, tmp_path: Path) -> None:
     from anymps.integrations import Judged
     from anymps.integrations._lightning import _keep
 
-    logger: Any = type(name, (), {"experiment": Experiment(), "run_id": "7"})()
-    _keep(logger, Judged((), {}, "first\nsecond", tmp_path / "report.html", tmp_path / "steps.anymps"), 5)
-    page = str(tmp_path / "report.html")
-    assert (
-        logger.experiment.calls
-        == {
-            "TensorBoardLogger": [("anymps", "first", 5)],
-            "MLFlowLogger": [("7", page, {})],
-            "WandbLogger": [(page, {"name": "anymps-report", "type": "report"})],
-        }[name]
-    )
+    experiment, page = Mock(), tmp_path / "report.html"
+    logger: Any = type(name, (), {"experiment": experiment, "run_id": "7"})()
+    _keep(logger, Judged((), {}, "first\nsecond", page, tmp_path / "steps.anymps"), 5)
+    told = {
+        "TensorBoardLogger": call.add_text("anymps", "    first\n    second", 5),
+        "MLFlowLogger": call.log_artifact("7", str(page)),
+        "WandbLogger": call.log_artifact(str(page), name="anymps-report", type="report"),
+    }
+    assert experiment.mock_calls == [told[name]]
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["alone", "with its trainer"])

@@ -75,25 +75,9 @@ def test_loop_with_accumulation_and_checkpointing(options: dict[str, bool], text
     assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
 
 
-TORCH_OPTIMIZERS = [
-    "ASGD",
-    "Adadelta",
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "Adamax",
-    "LBFGS",
-    "Muon",
-    "NAdam",
-    "RAdam",
-    "RMSprop",
-    "Rprop",
-]
-
-
-@pytest.mark.parametrize("name", TORCH_OPTIMIZERS)
-def test_every_optimizer_of_torch_trains(name: str) -> None:
-    """Three steps of each optimizer give the CPU's losses."""
+@pytest.mark.parametrize("name", ["Adafactor", "LBFGS", "Muon"])
+def test_optimizers_with_needs_of_their_own(name: str) -> None:
+    """Three steps of each give the CPU's losses: matrices alone, a closure that is called again."""
     losses: dict[str, list[float]] = {}
     for device in DEVICES:
         model, batch = on_device(CASES["lstm_tagger"](), device)
@@ -109,111 +93,6 @@ def test_every_optimizer_of_torch_trains(name: str) -> None:
         losses[device] = [optimizer.step(closure).item() for _ in range(3)]
     assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
     assert losses["mps"][0] != losses["mps"][2]
-
-
-def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    """Model, optimizer and generator states saved on mps and loaded again continue with the same losses."""
-    model, batch = on_device(CASES["lstm_tagger"](), "mps")
-    optimizer = OPTIMIZERS["adamw"](model.parameters())
-
-    def step(network: nn.Module, stepper: torch.optim.Optimizer) -> float:
-        stepper.zero_grad()
-        loss = loss_of(network(**batch)) + torch.rand((), device="mps") * 1e-3
-        loss.backward()
-        stepper.step()
-        return loss.item()
-
-    step(model, optimizer)
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "random": torch.mps.get_rng_state()}
-    torch.save(state, tmp_path / "checkpoint.pt")
-    expected = [step(model, optimizer) for _ in range(2)]
-
-    for location in ("mps", "cpu", None):
-        loaded = torch.load(tmp_path / "checkpoint.pt", map_location=location)
-        again, _ = on_device(CASES["lstm_tagger"](), "mps")
-        stepper = OPTIMIZERS["adamw"](again.parameters())
-        again.load_state_dict(loaded["model"])
-        stepper.load_state_dict(loaded["optimizer"])
-        torch.mps.set_rng_state(loaded["random"].cpu())
-        assert [step(again, stepper) for _ in range(2)] == expected
-
-
-def test_batches_from_worker_processes_reach_the_device(texts: Rows) -> None:
-    """Workers that outlive an epoch deliver CPU batches that move to mps, blocking or not; all rows come once."""
-    loader = DataLoader(texts, batch_size=2, num_workers=2, persistent_workers=True, shuffle=True)
-    for non_blocking in (False, True):
-        seen = []
-        for batch in loader:
-            moved = batch["input_ids"].to("mps", non_blocking=non_blocking)
-            torch.mps.synchronize()
-            assert torch.equal(moved.cpu(), batch["input_ids"])
-            seen.extend(batch["input_ids"].tolist())
-        assert sorted(seen) == sorted(row["input_ids"].tolist() for row in texts)
-
-
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiled_models_train(backend: str) -> None:
-    """torch.compile with a backend that generates no code gives the losses of the model as it is."""
-    losses = []
-    for compiled in (False, True):
-        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
-        torch.manual_seed(1)
-        for weight in network.parameters():
-            nn.init.normal_(weight, std=0.1)
-        model = network.to("mps")
-        run = torch.compile(model, backend=backend) if compiled else model
-        pictures = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(2)).to("mps")
-        optimizer = OPTIMIZERS["sgd"](model.parameters())
-        losses.append([])
-        for _ in range(3):
-            optimizer.zero_grad()
-            loss = run(pictures).square().mean()
-            loss.backward()
-            optimizer.step()
-            losses[-1].append(loss.item())
-    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-
-
-def test_text_to_image_training_step() -> None:
-    """The usual diffusers loop (noise by DDPM, signal-to-noise weights, averaged weights) gives the CPU's losses."""
-    diffusers = require("diffusers")
-    from diffusers.optimization import get_scheduler
-    from diffusers.training_utils import EMAModel, compute_snr
-
-    losses: dict[str, list[float]] = {}
-    averages = []
-    for device in DEVICES:
-        random = torch.Generator().manual_seed(4)  # on the CPU, as the streams of the devices differ
-
-        def draw(*shape: int) -> torch.Tensor:
-            return torch.randn(*shape, generator=random).to(device)  # noqa: B023
-
-        unet = CASES["unet2d_condition"]()[0].to(device)
-        unet.enable_gradient_checkpointing()
-        average = EMAModel(unet.parameters(), model_cls=type(unet), model_config=unet.config)
-        noiser = diffusers.DDPMScheduler(num_train_timesteps=100)
-        optimizer = torch.optim.AdamW(unet.parameters(), lr=1e-3)
-        schedule = get_scheduler("cosine", optimizer, num_warmup_steps=1, num_training_steps=10)
-        losses[device] = []
-        for _ in range(3):
-            latents, noise, prompt = draw(2, 4, 16, 16), draw(2, 4, 16, 16), draw(2, 5, 16)
-            times = torch.randint(100, (2,), generator=random).to(device)
-            predicted = unet(noiser.add_noise(latents, noise, times), times, prompt).sample
-            signal = compute_snr(noiser, times)
-            weights = torch.stack([signal, 5 * torch.ones_like(times)], dim=1).min(dim=1)[0] / signal
-            error = nn.functional.mse_loss(predicted, noise, reduction="none").mean(dim=(1, 2, 3))
-            loss = (error * weights).mean()
-            loss.backward()
-            nn.utils.clip_grad_norm_(unet.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            average.step(unet.parameters())
-            losses[device].append(loss.item())
-        average.copy_to(unet.parameters())
-        averages.append([weight.detach().cpu() for weight in unet.parameters()])
-    assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
-    torch.testing.assert_close(averages[1], averages[0], rtol=1e-3, atol=1e-4)
 
 
 # --- accelerate ---
@@ -264,15 +143,6 @@ def test_accelerate_loop(accelerate: Any, texts: Rows, tmp_path: Path) -> None:
     on_cpu = accelerated(accelerate, texts, tmp_path / "cpu", cpu=True)
     on_mps = accelerated(accelerate, texts, tmp_path / "mps")
     assert on_mps == pytest.approx(on_cpu, rel=1e-4)
-
-
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_accelerate_mixed_precision(precision: str, accelerate: Any, texts: Rows, tmp_path: Path) -> None:
-    """Accelerator(mixed_precision=...) trains on mps, near float32 and not equal to it."""
-    exact = accelerated(accelerate, texts, tmp_path / "exact")
-    mixed = accelerated(accelerate, texts, tmp_path / "mixed", mixed_precision=precision)
-    assert mixed == pytest.approx(exact, rel=1e-2)
-    assert mixed != exact
 
 
 def test_accelerate_finds_the_batch_that_fits(accelerate: Any, virtual_device: torch.device) -> None:

@@ -4,8 +4,7 @@ Every dropout is 0, because the random streams of mps and of the CPU differ on p
 """
 
 # Each of these registers its models.
-from integration.models import _diffusers, _lacking, _pictures_and_sound, _texts, _torch  # noqa: F401
-from integration.models._batches import tokens
-from integration.models._cases import CASES, LACKING, OPTIMIZERS, Case, Lacking, floats_of, loss_of, on_device, train
+from integration.models import _diffusers, _pictures_and_sound, _texts, _torch  # noqa: F401
+from integration.models._cases import CASES, OPTIMIZERS, Case, floats_of, loss_of, on_device, tokens, train
 
-__all__ = ["CASES", "LACKING", "OPTIMIZERS", "Case", "Lacking", "floats_of", "loss_of", "on_device", "tokens", "train"]
+__all__ = ["CASES", "OPTIMIZERS", "Case", "floats_of", "loss_of", "on_device", "tokens", "train"]

@@ -1,4 +1,4 @@
-"""The list of models, and how one is trained: the same at every call, on any device."""
+"""The list of models, what they are given, and how one is trained: the same at every call, on any device."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+VOCABULARY = 99
+CLASSES = 3
 
 Batch = dict[str, Any]
 Built = tuple[nn.Module, Batch]
@@ -34,17 +37,7 @@ class Case:
         return model.train(), batch
 
 
-@dataclass(frozen=True)
-class Lacking:
-    """A model that needs an operator without an MPS kernel before the torch release `native_since` (None: in all)."""
-
-    case: Case
-    operator: str
-    native_since: tuple[int, int] | None
-
-
 CASES: dict[str, Case] = {}
-LACKING: dict[str, Lacking] = {}
 
 
 def case(package: str = "") -> Callable[[Callable[[], Built]], Callable[[], Built]]:
@@ -52,18 +45,6 @@ def case(package: str = "") -> Callable[[Callable[[], Built]], Callable[[], Buil
 
     def register(build: Callable[[], Built]) -> Callable[[], Built]:
         CASES[build.__name__] = Case(build.__name__, package, build)
-        return build
-
-    return register
-
-
-def lacking(
-    operator: str, native_since: tuple[int, int] | None = None, package: str = ""
-) -> Callable[[Callable[[], Built]], Callable[[], Built]]:
-    """Registers a builder in `LACKING` under its own name."""
-
-    def register(build: Callable[[], Built]) -> Callable[[], Built]:
-        LACKING[build.__name__] = Lacking(Case(build.__name__, package, build), operator, native_since)
         return build
 
     return register
@@ -118,3 +99,34 @@ def train(built: Built, device: str, optimizer: str, steps: int = 3) -> tuple[li
         stepper.step()
         losses.append(loss.item())
     return losses, model
+
+
+def tokens(*shape: int) -> Tensor:
+    """Token numbers, int64, none of them a special one."""
+    return torch.randint(3, VOCABULARY, shape)
+
+
+def labels(count: int = 2, classes: int = CLASSES) -> Tensor:
+    """Class numbers, int64 of shape (count,)."""
+    return torch.randint(classes, (count,))
+
+
+def images(size: int = 32, channels: int = 3) -> Tensor:
+    """Two square pictures, float32 of shape (2, channels, size, size)."""
+    return torch.randn(2, channels, size, size)
+
+
+def texts() -> dict[str, Any]:
+    """Two texts of 12 tokens, the second padded from the ninth on, to be predicted token by token."""
+    ids = tokens(2, 12)
+    mask = torch.ones_like(ids)
+    mask[1, 8:] = 0
+    return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
+
+
+def masked_texts() -> dict[str, Any]:
+    """The same, every third token to be guessed."""
+    batch = texts()
+    wanted = torch.full_like(batch["labels"], -100)
+    wanted[:, ::3] = batch["labels"][:, ::3]
+    return {**batch, "labels": wanted}

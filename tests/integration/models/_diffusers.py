@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from integration.models._batches import images
-from integration.models._cases import Built, case
+from integration.models._cases import Built, case, images
 
 
 @case("diffusers")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from integration.models._batches import CLASSES, VOCABULARY, images, labels, texts, tokens
-from integration.models._cases import Built, case
+from integration.models._cases import CLASSES, VOCABULARY, Built, case, images, labels, texts
 from integration.models._texts import ENCODER
 
 IMAGE_ENCODER = {**ENCODER, "image_size": 32, "patch_size": 8, "num_labels": CLASSES}
@@ -86,34 +83,10 @@ def clip() -> Built:
 
 
 @case("transformers")
-def whisper() -> Built:
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
+def wav2vec2_classifier() -> Built:
+    from transformers import Wav2Vec2Config, Wav2Vec2ForSequenceClassification
 
-    config = WhisperConfig(
-        vocab_size=VOCABULARY,
-        num_mel_bins=8,
-        d_model=32,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        max_source_positions=20,
-        max_target_positions=16,
-        dropout=0.0,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=1,
-    )
-    return WhisperForConditionalGeneration(config), {"input_features": torch.randn(2, 8, 40), "labels": tokens(2, 7)}
-
-
-def wav2vec2_config() -> Any:
-    from transformers import Wav2Vec2Config
-
-    return Wav2Vec2Config(
+    config = Wav2Vec2Config(
         **ENCODER | {"hidden_dropout": 0.0, "attention_dropout": 0.0},
         vocab_size=12,
         conv_dim=(8, 8, 8),
@@ -129,43 +102,5 @@ def wav2vec2_config() -> Any:
         pad_token_id=0,
         num_labels=CLASSES,
     )
-
-
-@case("transformers")
-def wav2vec2_classifier() -> Built:
-    from transformers import Wav2Vec2ForSequenceClassification
-
-    return Wav2Vec2ForSequenceClassification(wav2vec2_config()), {
-        "input_values": torch.randn(2, 800),
-        "labels": labels(),
-    }
-
-
-@case("transformers")
-def time_series() -> Built:
-    from transformers import TimeSeriesTransformerConfig, TimeSeriesTransformerForPrediction
-
-    config = TimeSeriesTransformerConfig(
-        prediction_length=4,
-        context_length=8,
-        lags_sequence=[1, 2],
-        num_time_features=1,
-        d_model=16,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        encoder_layerdrop=0.0,
-        decoder_layerdrop=0.0,
-    )
-    batch = {
-        "past_values": torch.rand(2, 10),
-        "past_time_features": torch.rand(2, 10, 1),
-        "past_observed_mask": torch.ones(2, 10),
-        "future_values": torch.rand(2, 4),
-        "future_time_features": torch.rand(2, 4, 1),
-    }
-    return TimeSeriesTransformerForPrediction(config), batch
+    batch = {"input_values": torch.randn(2, 800), "labels": labels()}
+    return Wav2Vec2ForSequenceClassification(config), batch

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from integration.models._batches import CLASSES, VOCABULARY, labels, masked_texts, texts, tokens
-from integration.models._cases import Built, case
+from integration.models._cases import CLASSES, VOCABULARY, Built, case, labels, masked_texts, texts, tokens
 
 ENCODER = {
     "hidden_size": 32,

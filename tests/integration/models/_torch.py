@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from integration.models._batches import CLASSES, VOCABULARY, tokens
-from integration.models._cases import Built, case
+from integration.models._cases import CLASSES, VOCABULARY, Built, case, tokens
 
 
 class Tagger(nn.Module):
