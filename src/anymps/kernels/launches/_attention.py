@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 
 _FEW = 8  # queries
@@ -106,13 +106,13 @@ def _in_one_pass(
 ) -> Work:
     name = f"sdpa_vector_{_few_name(q, mask, causal)}"
     batches, heads, rows, _ = q.shape
-    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
-    weights = torch.empty((batches, heads, rows, k.shape[2]), dtype=q.dtype, device="cpu")  # nobody writes them
+    out = call.empty(q.shape, q.dtype)
+    weights = call.empty((batches, heads, rows, k.shape[2]), q.dtype)  # nobody writes them
     by_head, by_row, mask, of_mask, by_batch = _few_places(q, k, v, mask)
     numbers = (heads // k.shape[1], k.shape[2], by_head, by_row, scale)
     threads = (batches * heads * _ONE_PASS, rows, 1)
     launch = Launch(name, (q, k, v, out, *numbers, mask, of_mask, by_batch), threads, (_ONE_PASS, 1, 1))
-    return Work(_results(call, out, weights), (launch,), kept=len(call.given["query"].shape) == 4)
+    return Work(_results(call, out, weights), (launch,))
 
 
 def _in_two_passes(
@@ -122,9 +122,9 @@ def _in_two_passes(
     first = f"sdpa_vector_2pass_1_{_few_name(q, mask, causal)}"
     second = f"sdpa_vector_2pass_2_{of}_{width}"
     batches, heads, rows, _ = q.shape
-    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
-    partial = torch.empty((batches, heads, rows, _SLICES, width), dtype=q.dtype, device="cpu")
-    sums, largest = (torch.empty(partial.shape[:-1], dtype=torch.float32, device="cpu") for _ in range(2))
+    out = call.empty(q.shape, q.dtype)
+    partial = call.empty((batches, heads, rows, _SLICES, width), q.dtype)
+    sums, largest = (call.empty(partial.shape[:-1], torch.float32) for _ in range(2))
     by_head, by_row, mask, of_mask, by_batch = _few_places(q, k, v, mask)
     numbers = (heads // k.shape[1], k.shape[2], by_head, by_row, scale)
     buffers = (q, k, v, partial, sums, largest, *numbers, mask, of_mask, by_batch)
@@ -133,8 +133,7 @@ def _in_two_passes(
         Launch(second, (partial, sums, largest, out), (batches * heads * _ONE_PASS, rows, 1), (_ONE_PASS, 1, 1)),
     )
     (result,) = _results(call, out)
-    made = tuple(Made(one, "room") for one in (sums, largest))
-    return Work((result, partial), launches, kept=len(call.given["query"].shape) == 4, made=made)
+    return Work((result, partial), launches)
 
 
 def _by_blocks(
@@ -148,7 +147,7 @@ def _by_blocks(
     name = f"prefill_attention_{shape}_hm{int(mask is not None)}_dc{int(causal)}_mask{masked}"
     if mask is not None and mask.stride(-1) != 1:
         mask = mask.contiguous()
-    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
+    out = call.empty(q.shape, q.dtype)
     params = {
         "B": batches,
         "H": heads,

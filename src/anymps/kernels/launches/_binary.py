@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, is_dense, result_of, sizes_of, strides_of
 from anymps.kernels.launches._unary import UNARY, is_exact
 
@@ -159,10 +159,7 @@ def _describe(call: Call, row: _Binary) -> Work | None:
     launch = _launch_of_two(call, row, operands, out, work, None if row.number is None else row.number(call))
     if launch is None:
         return None
-    found = (_made(call, name, one) for name, one in zip(row.operands, operands, strict=True))
-    made = [one for one in found if one]
-    made += [Made(one, "float", row.of) for one in launch.buffers[3:] if isinstance(one, torch.Tensor)]
-    return Work((out,), (launch,) if out.numel() else (), kept=True, made=tuple(made))
+    return Work((out,), (launch,) if out.numel() else ())
 
 
 def _operand(call: Call, name: str, common: torch.dtype) -> torch.Tensor:
@@ -170,20 +167,12 @@ def _operand(call: Call, name: str, common: torch.dtype) -> torch.Tensor:
     value = call.given[name]
     if not isinstance(value, torch.Tensor):
         kind = torch.result_type(torch.empty((), dtype=torch.bool), value)
-        return torch.tensor(value, dtype=_NARROW.get(kind, kind), device="cpu")
+        return call.note(torch.tensor(value, dtype=_NARROW.get(kind, kind), device="cpu"), "number")
     if value.dtype in _NARROW:
-        return value.to(_NARROW[value.dtype])
+        return call.note(value.to(_NARROW[value.dtype]), "value", name)
     if name in call.foreign and call.release < _READS_OFFSET:
         return value.as_strided((), (), 0)
     return value
-
-
-def _made(call: Call, name: str, operand: torch.Tensor) -> Made | None:
-    """What stands in the place of a number, and of a tensor on the CPU whose dtype kernels do not have."""
-    value = call.given[name]
-    if not isinstance(value, torch.Tensor):
-        return Made(operand, "number")
-    return Made(operand, "value", name) if value.dtype in _NARROW else None
 
 
 def _launch_of_two(
@@ -206,7 +195,8 @@ def _launch_of_two(
     if row.of and isinstance(number, float):
         if not (of.is_floating_point or of.is_complex):
             return None  # refused by the host
-        number = torch.tensor(number, dtype=torch.float32 if found.endswith("_float") else of, device="cpu")
+        wide = torch.tensor(number, dtype=torch.float32 if found.endswith("_float") else of, device="cpu")
+        number = call.note(wide, "float", row.of)
     further = () if number is None else (number,)
     types = [SCALAR_TYPES[a.dtype], SCALAR_TYPES[b.dtype]]
     if one == "strided":
@@ -266,7 +256,7 @@ def _glu(call: Call) -> Work | None:
     if x.is_contiguous() and out.is_contiguous():
         run = half * math.prod(x.shape[dim + 1 :])
         threads = (run, out.numel() // run)
-        return Work((out,), (Launch(name, (out, x, run), threads),), kept=True)
+        return Work((out,), (Launch(name, (out, x, run), threads),))
     halves = [x.narrow(dim, 0, half), x.narrow(dim, half, half)]
     launch = _launch_of_two(call, _Binary("glu"), halves, out, x.dtype, None)
     return None if launch is None else Work((out,), (launch,))
@@ -285,13 +275,13 @@ def _glu_backward(call: Call) -> Work | None:
     if all(one.is_contiguous() for one in (x, gradient, out)):
         name, run = f"glu_backward_dense_{of}", half * math.prod(x.shape[dim + 1 :])
         threads = (run, gradient.numel() // run)
-        return Work((out,), (Launch(name, (out, x, gradient, run), threads),), kept=True)
+        return Work((out,), (Launch(name, (out, x, gradient, run), threads),))
     name = f"glu_backward_{of}"
     places = [strides_of(one.narrow(dim, 0, half), gradient.shape) for one in (out, x)]
     behind = [one.stride(dim) * half * one.element_size() for one in (out, x)]
     sizes = sizes_of(gradient.shape)
     buffers = (out, x, gradient, sizes, *places, strides_of(gradient, gradient.shape), *behind, len(sizes))
-    return Work((out,), (Launch(name, buffers, (gradient.numel(),)),), kept=True)
+    return Work((out,), (Launch(name, buffers, (gradient.numel(),)),))
 
 
 def _describer(rows: tuple[_Binary, ...]) -> Describe:

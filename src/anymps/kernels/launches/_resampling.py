@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _STRUCTS = (2, 15)  # `UpSample.h` of the wheel: one struct for images of any dimensions
@@ -73,9 +73,10 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     name = f"upsample_{kernel}_{NAMES.get(x.dtype)}"
     if not x.numel() or min(size) <= 0:
         return None
-    out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
+    room = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
+    out = call.note(room, "room")
     buffers = resampling_buffers(call, x, out, dims)
-    return Work((out,), (Launch(name, buffers, (math.prod(size),)),), kept=True)
+    return Work((out,), (Launch(name, buffers, (math.prod(size),)),))
 
 
 def grid_params(
@@ -93,7 +94,7 @@ def _grid_sampler(call: Call, dims: int) -> Work | None:
     mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
     if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != dims + 2:
         return None
-    out = torch.empty((*x.shape[:2], *grid.shape[1:-1]), dtype=x.dtype, device="cpu")
+    out = call.empty((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
     small = all(one.numel() <= MOST_32 for one in (x, grid, out))
     name = f"grid_sampler_{dims}d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"
     if not x.numel() or not out.numel():
@@ -101,7 +102,7 @@ def _grid_sampler(call: Call, dims: int) -> Work | None:
     params = grid_params(out, x, grid, dims, call.given["align_corners"])
     threads = math.prod(grid.shape[:-1]) if dims == 2 else out.numel()
     launch = Launch(name, (out, x, grid, params), (threads,))
-    return Work((out,), (launch,), kept=True)
+    return Work((out,), (launch,))
 
 
 def _upsampling(kernel: str, dims: int) -> Describe:
@@ -115,10 +116,10 @@ def _upsample_backward(call: Call, kernel: str, dims: int) -> Work | None:
     name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}"
     if gradient.dim() != dims + 2:
         return None
-    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
+    out = call.zeros(to, gradient.dtype)
     buffers = resampling_buffers(call, out, gradient, dims)
     launch = Launch(name, buffers, (math.prod(gradient.shape[2:]),))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+    return Work((out,), (launch,))
 
 
 def _gathered_backward(call: Call, kernel: str) -> Work | None:
@@ -126,14 +127,14 @@ def _gathered_backward(call: Call, kernel: str) -> Work | None:
     gradient, to = call.given["grad_output"], call.given["input_size"]
     if call.written or call.foreign or not gradient.numel() or 0 in to or gradient.dim() != 4:
         return None
-    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
+    out = call.zeros(to, gradient.dtype)
     small = all(one.numel() <= MOST_32 for one in (gradient, out))
     name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}_u{32 if small else 64}"
     if call.release < _GATHERED:
         return None
     buffers = resampling_buffers(call, out, gradient, 2)
     launch = Launch(name, buffers, (out.shape[3], out.shape[2], out.shape[0] * out.shape[1]))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+    return Work((out,), (launch,))
 
 
 def _backward_params(
@@ -159,15 +160,14 @@ def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
         return None
     if x.dim() != dims + 2 or not all(one.numel() for one in (gradient, x, grid)) or not call.given["output_mask"][0]:
         return None  # without a gradient of the images the result is no tensor
-    to_input = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
-    to_grid = torch.zeros(grid.shape, dtype=grid.dtype, device="cpu")
+    to_input = call.zeros(x.shape, x.dtype)
+    to_grid = call.zeros(grid.shape, grid.dtype)
     index = "i32" if all(one.numel() <= MOST_32 for one in (gradient, x, grid)) else "i64"
     of = f"{index}_{NAMES.get(x.dtype)}"
     if dims == 3:
         gradient, x, grid = (one.contiguous() for one in (gradient, x, grid))
     params = _backward_params(call, (gradient, x, grid), to_input, to_grid, dims)
     results = (to_input, to_grid)
-    made = tuple(Made(one, "zeros") for one in results)
     if dims == 3:
         name = f"grid_sampler_3d_backward_{of}"
         depth, height, width = grid.shape[1:4]
@@ -175,14 +175,14 @@ def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
         buffers = (gradient, x, grid, to_input, to_grid, params)
         if mode > _NEAREST:
             return None
-        return Work(results, (Launch(name, buffers, threads, _TILE),), kept=True, made=made)
+        return Work(results, (Launch(name, buffers, threads, _TILE),))
     which = f"grid_sampler_2d_backward_{_MODES[mode]}"
     padded = f"_{_PADDINGS[padding]}" if _MODES[mode] == "bicubic" else ""
     threads_ = (math.prod(grid.shape[:-1]),)
     launches = [Launch(f"{which}_input{padded}_{of}", (to_input, gradient, grid, params), threads_)]
     if mode != _NEAREST:
         launches.append(Launch(f"{which}_grid{padded}_{of}", (to_grid, gradient, x, grid, params), threads_))
-    return Work(results, tuple(launches), kept=True, made=made)
+    return Work(results, tuple(launches))
 
 
 def _upsampling_backward(kernel: str, dims: int) -> Describe:

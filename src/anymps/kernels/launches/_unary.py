@@ -146,7 +146,7 @@ def _describe(call: Call, row: _Unary) -> Work | None:
     launch = launch_of_one(call, row.kernel, x, out, number, ends)
     if launch is None:
         return None
-    return Work((out,), (launch,) if out.numel() else (), kept=True)
+    return Work((out,), (launch,) if out.numel() else ())
 
 
 def launch_of_one(
@@ -190,7 +190,7 @@ def _log_sigmoid(call: Call) -> Work | None:
     work = _describe(call, _Unary("log_sigmoid_forward")) if not call.written else None
     if work is None:
         return None
-    return Work((*work.results, work.results[0].new_empty(0)), work.launches)
+    return Work((*work.results, call.empty([0], work.results[0].dtype)), work.launches)
 
 
 UNARY: dict[str, Describe] = {
