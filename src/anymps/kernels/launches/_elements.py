@@ -107,6 +107,14 @@ def batch_of(*matrices: torch.Tensor) -> torch.Size:
     return shape
 
 
+def laid(**tensors: torch.Tensor) -> dict[str, list[int]]:
+    """The fields of a struct that say how tensors lie, such as `input_sizes` and `input_strides`."""
+    found: dict[str, list[int]] = {}
+    for word, one in tensors.items():
+        found |= {f"{word}_sizes": list(one.shape), f"{word}_strides": list(one.stride())}
+    return found
+
+
 def sizes_of(shape: Sequence[int]) -> list[int]:
     """The innermost dimension first, as kernels count; of a 0-dim tensor one dimension of one element."""
     return list(reversed(shape)) or [1]

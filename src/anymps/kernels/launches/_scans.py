@@ -11,6 +11,7 @@ further launch.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 
@@ -237,6 +238,6 @@ def _columns_in_blocks(
 
 
 SCANS: dict[str, Describe] = {
-    **{name: lambda call, name=name: _scan(call, name) for name in ("cumsum", "cumprod")},  # type: ignore[misc]
-    **dict.fromkeys(("logcumsumexp", "_logcumsumexp"), lambda call: _scan(call, "logcumsumexp")),
+    **{name: partial(_scan, kernel=name) for name in ("cumsum", "cumprod", "logcumsumexp")},
+    "_logcumsumexp": partial(_scan, kernel="logcumsumexp"),
 }

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import NAMES, operand_to_write
+from anymps.kernels.launches._elements import NAMES, laid, operand_to_write
 
 _ERRORS, _ERRORS_STRIDED = 7, 10  # the slot of the error buffer of kernels for dense tensors, and for others
 _MOST = 16  # dimensions that a kernel counts
@@ -137,8 +137,7 @@ def _index_add(call: Call) -> Work | None:
     of, threads = _INDEX_NAMES[index.dtype], (index.numel(),)
     bounds = (index, index.stride(0), into.shape[dim])
     params: dict[str, Any] = {"ndim": source.dim(), "reduce_dim": dim, "index_stride": index.stride(0)}
-    for word, one in (("self", added), ("source", source)):
-        params |= {f"{word}_strides": one.stride(), f"{word}_sizes": list(one.shape)}
+    params |= laid(self=added, source=source)
     buffers = (added, index, source, params, complex(alpha) if dtype.is_complex else alpha)
     launches = (
         Launch(f"index_check_bounds_{of}", bounds, threads, errors=_CHECK_ERRORS),

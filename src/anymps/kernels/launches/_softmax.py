@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -99,7 +100,4 @@ def _softmax(call: Call, kernel: str) -> Work | None:
     return Work((out,), launches, copies=() if target is out else ((out, target),))
 
 
-SOFTMAX: dict[str, Describe] = {
-    f"_{kernel}": lambda call, kernel=kernel: _softmax(call, kernel)  # type: ignore[misc]
-    for kernel in ("softmax", "log_softmax")
-}
+SOFTMAX: dict[str, Describe] = {f"_{kernel}": partial(_softmax, kernel=kernel) for kernel in ("softmax", "log_softmax")}

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import NAMES, reach
+from anymps.kernels.launches._elements import NAMES, laid, reach
 
 _LANES, _MOST = 32, 1024  # of a SIMD group; threads of a group
 _A_THREAD = 4  # elements of the innermost dimension: c10::metal::ILP_PER_THREAD
@@ -130,18 +131,10 @@ def _edge(call: Call, kind: str, dims: int) -> Work | None:
     return Work((out,), (Launch(name, (source, out, params), threads, _group(threads)),))
 
 
-def _edges(kind: str, dims: int) -> Describe:
-    return lambda call: _edge(call, kind, dims)
-
-
 def _each(value: Sequence[int] | int, dims: int) -> list[int]:
     """A setting for each dimension of a window; one number stands for all."""
     values = [value] if isinstance(value, int) else list(value)
     return values * dims if len(values) == 1 else values
-
-
-def _placed(word: str, tensor: torch.Tensor) -> dict[str, list[int]]:
-    return {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
 
 
 def _avg_pool_backward(call: Call) -> Work | None:
@@ -153,7 +146,7 @@ def _avg_pool_backward(call: Call) -> Work | None:
     size, stride, padding = (_each(call.given[one], _SPACE) for one in ("kernel_size", "stride", "padding"))
     divisor = call.given["divisor_override"]
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": _SPACE}
-    params |= {**_placed("input", out), **_placed("output", gradient)}
+    params |= laid(input=out, output=gradient)
     params |= {"kernel_size": size, "stride": stride or size, "padding": padding}
     params |= {"count_include_pad": call.given["count_include_pad"]}
     params |= {"has_divisor_override": divisor is not None, "divisor_override": divisor or 0}
@@ -184,7 +177,7 @@ def _adaptive_max_pool2d(call: Call) -> Work | None:
     }
     if call.release > (2, 13):  # the kernel then finds each window's ends itself: wheels of torch 2.14.1 and 2.15.0
         params["adaptive"] = True
-    params |= {**_placed("input", x), **_placed("output", out), **_placed("indices", places)}
+    params |= laid(input=x, output=out, indices=places)
     return Work((out, places), (Launch(name, (x, out, places, params), (out.numel(),)),))
 
 
@@ -192,7 +185,11 @@ WINDOWS: dict[str, Describe] = {
     "col2im": _col2im,
     "unfold_backward": _unfold_backward,
     "replication_pad1d_backward": _line_backward,
-    **{f"{kind}_pad{dims}d_backward": _edges(kind, dims) for kind in ("reflection", "replication") for dims in (2, 3)},
+    **{
+        f"{kind}_pad{dims}d_backward": partial(_edge, kind=kind, dims=dims)
+        for kind in ("reflection", "replication")
+        for dims in (2, 3)
+    },
     "avg_pool3d_backward": _avg_pool_backward,
     "adaptive_max_pool2d": _adaptive_max_pool2d,
 }
