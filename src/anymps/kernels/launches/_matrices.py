@@ -186,16 +186,17 @@ def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int =
     return Work((out,), (Launch(name, buffers, *_threads(out, batches)),))
 
 
+def _matmul(x: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> Work:
+    strides = [*x.stride(), *other.stride(), *out.stride()]
+    return _work(out, f"matmul_{NAMES.get(x.dtype)}", (x, other, out, strides, [*x.shape, out.shape[1]]))
+
+
 def _mm(call: Call) -> Work | None:
     x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
     if not _is_plain(call, x, other) or not _takes_metal(x):
         return _product_with_vector(call, x, other, None)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
-    if out is None:
-        return None
-    name = f"matmul_{NAMES.get(x.dtype)}"
-    strides = [*x.stride(), *other.stride(), *out.stride()]
-    return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
+    return None if out is None else _matmul(x, other, out)
 
 
 def _factors(call: Call) -> list[Any]:
@@ -213,9 +214,7 @@ def _addmm(call: Call) -> Work | None:
         return None
     alpha, beta = call.given["alpha"], call.given["beta"]
     if isinstance(alpha, float) and isinstance(beta, float) and (alpha, beta) == (1.0, 0.0):
-        strides = [*x.stride(), *other.stride(), *out.stride()]
-        name = f"matmul_{NAMES.get(x.dtype)}"
-        return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
+        return _matmul(x, other, out)
     bias = bias.expand(out.shape)
     name = f"addmm_{NAMES.get(x.dtype)}"
     strides = [*x.stride(), *other.stride(), *out.stride(), *bias.stride()]
