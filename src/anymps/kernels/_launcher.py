@@ -88,17 +88,19 @@ class Launcher:
             self._looks_back,
         )
         before = [one.shape for one in tensors_of(arguments)]
-        work = DESCRIBED[_packet(operator)](call)
+        packet = _packet(operator)
+        if packet in BY_VALUES:
+            signature = None
+        work = DESCRIBED[packet](call)
         kernels = None if work is None else self._kernels(work)
         if work is None or kernels is None:
-            if _packet(operator) not in BY_VALUES:
-                self._keep(signature, None)
+            self._keep(signature, None)
             return None
         for one, kernel in zip(work.launches, kernels, strict=True):
             kernel.run(one.buffers, one.threads, one.group, one.errors)
         for target, source in work.copies:
             target.copy_(source)
-        recipe = recipe_of(call, work, kernels, before)
+        recipe = None if signature is None else recipe_of(call, work, kernels, before)
         if recipe is not None:
             self._keep(signature, recipe)
         return work.results

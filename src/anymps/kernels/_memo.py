@@ -104,13 +104,13 @@ def _number_as(value: Any, dtype: torch.dtype) -> torch.Tensor:
 
 def recipe_of(call: Call, work: Work, kernels: Sequence[CompiledKernel], before: Sequence[torch.Size]) -> Recipe | None:
     """The recipe of a call that was just described, or None. `before` are the shapes that its tensors came with."""
-    if not work.kept or work.copies or any(one.errors is not None for one in work.launches):
+    own = set(map(id, work.results))
+    if len(own) < len(work.results) or work.copies or any(one.errors is not None for one in work.launches):
         return None
     names, given = list(call.given), tensors_of(list(call.given.values()))
-    made = {id(one.tensor): one for one in work.made}
-    anew = [one for one in work.made if one.of]
-    own = set(map(id, work.results))
-    room = [one.tensor for one in work.made if one.how in ("room", "zeros") and id(one.tensor) not in own]
+    made = {id(one.tensor): one for one in call.made}
+    anew = [one for one in call.made if one.of]
+    room = [one.tensor for one in call.made if one.how in ("room", "zeros") and id(one.tensor) not in own]
     tensors = [*given, *work.results, *room, *(one.tensor for one in anew)]
     launches = []
     try:
@@ -134,10 +134,10 @@ def _result(
     one: torch.Tensor, made: Made | None, given: Sequence[torch.Tensor], before: Sequence[torch.Size]
 ) -> _Result:
     """How a result, or room, is made again. Raises LookupError for one that is not known how."""
-    zeroed, whole = made is not None and made.how == "zeros", one.numel() * one.element_size()
     argument = next((at for at, other in enumerate(given) if other is one), None)
-    if zeroed if argument is not None else one.storage_offset() or one.untyped_storage().nbytes() != whole:
+    if argument is None and made is None:
         raise LookupError
+    zeroed = made is not None and made.how == "zeros"
     is_resized = argument is not None and before[argument] != one.shape
     return _Result(argument, one.dtype, one.shape, one.stride(), zeroed, is_resized)
 

@@ -2,8 +2,7 @@
 
 The library has the same kernels twice: in the section `metal_basic`, for macOS 14 and later, and in `metal_40`, in the
 form of macOS 26. anymps reads the first: the second may hold instructions that only Apple's driver knows. Source of the
-library's format, Mach-O: the structures of <mach-o/loader.h> (mach_header_64, section_64), little
-endian.
+library's format, Mach-O: the structures of <mach-o/loader.h> (mach_header_64, section_64), little endian.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ and 2.15. Its third way, by matrix units, needs a chip newer than the virtual on
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 
 _FEW = 8  # queries
@@ -36,11 +38,45 @@ def _of_four(x: torch.Tensor) -> torch.Tensor | None:
         return None
 
 
-def _heads(call: Call) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None] | None:
-    """Query, key, value and mask of four dimensions; None where a call is for no kernel."""
+@dataclass(frozen=True)
+class _Heads:
+    """Query, key, value and mask of four dimensions."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    mask: torch.Tensor | None
+    causal: bool
+    scale: float
+
+    @property
+    def few_name(self) -> str:
+        """How the names of kernels for a few queries end."""
+        of, width = NAMES[self.q.dtype], self.q.shape[-1]
+        masked = "none" if self.mask is None else NAMES[self.mask.dtype]
+        return f"{of}_{width}_{width}_mask{masked}{'_causal' * self.causal}"
+
+    def few_places(self) -> tuple[Any, ...]:
+        """What these take last: strides of heads and of rows, the mask and its strides, and those of batches."""
+        three, mask = (self.q, self.k, self.v), self.mask
+        strides = [0] * 4 if mask is None else [mask.stride(at) if mask.shape[at] > 1 else 0 for at in (3, 2, 1, 0)]
+        return (
+            self.q.shape[1] // self.k.shape[1],
+            self.k.shape[2],
+            [one.stride(1) for one in three],
+            [one.stride(2) for one in three],
+            self.scale,
+            mask,
+            strides,
+            [*(one.stride(0) for one in three), self.q.shape[1]],
+        )
+
+
+def _heads(call: Call) -> _Heads | None:
+    """None where a call is for no kernel."""
     query = call.given["query"]
     given = [call.given[name] for name in ("query", "key", "value")]
-    mask = call.given["attn_mask"]
+    mask, asked = call.given["attn_mask"], call.given["scale"]
     if call.written or call.foreign or call.given["dropout_p"] or call.given["dropout_mask"] is not None:
         return None
     if query.dtype not in _WORDS or any(one.dtype != query.dtype or one.is_neg() or not one.numel() for one in given):
@@ -55,23 +91,17 @@ def _heads(call: Call) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.
         if mask is None:
             return None
     q, k, v = (one if one.stride(-1) == 1 else one.contiguous() for one in (q, k, v))
-    return q, k, v, mask
+    return _Heads(q, k, v, mask, call.given["is_causal"], 1 / math.sqrt(q.shape[-1]) if asked is None else asked)
 
 
 def _attention(call: Call) -> Work | None:
-    heads = _heads(call)
-    if heads is None:
+    given = _heads(call)
+    if given is None:
         return None
-    q, k, v, mask = heads
-    causal, rows, keys = call.given["is_causal"], q.shape[2], k.shape[2]
-    asked = call.given["scale"]
-    scale = 1 / math.sqrt(q.shape[-1]) if asked is None else asked
-    if rows <= min(_FEW, keys) and q.shape[-1] in _WIDTHS and not (causal and mask is not None):
-        few = _in_two_passes if keys >= _LONG else _in_one_pass
-        return few(call, q, k, v, mask, causal, scale)
-    if rows > _FEW and q.shape[-1] in _BLOCKS:
-        return _by_blocks(call, q, k, v, mask, causal, scale)
-    return None
+    rows, keys, width = given.q.shape[2], given.k.shape[2], given.q.shape[-1]
+    if rows <= min(_FEW, keys) and width in _WIDTHS and not (given.causal and given.mask is not None):
+        return (_in_two_passes if keys >= _LONG else _in_one_pass)(call, given)
+    return _by_blocks(call, given) if rows > _FEW and width in _BLOCKS else None
 
 
 def _results(call: Call, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -80,75 +110,43 @@ def _results(call: Call, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(one.view(*before, *one.shape[1:]) if len(before) != 1 else one for one in results)
 
 
-def _few_places(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None
-) -> tuple[list[int], list[int], torch.Tensor | None, list[int], list[int]]:
-    """Strides of heads and of rows, the mask and its strides, the innermost first, and those of batches."""
-    three = (q, k, v)
-    strides = [mask.stride(at) if mask.shape[at] > 1 else 0 for at in (3, 2, 1, 0)] if mask is not None else [0] * 4
-    return (
-        [one.stride(1) for one in three],
-        [one.stride(2) for one in three],
-        mask,
-        strides,
-        [*(one.stride(0) for one in three), q.shape[1]],
-    )
-
-
-def _few_name(q: torch.Tensor, mask: torch.Tensor | None, causal: bool) -> str:
-    of, width = NAMES[q.dtype], q.shape[-1]
-    masked = "none" if mask is None else NAMES[mask.dtype]
-    return f"{of}_{width}_{width}_mask{masked}{'_causal' * causal}"
-
-
-def _in_one_pass(
-    call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-) -> Work:
-    name = f"sdpa_vector_{_few_name(q, mask, causal)}"
-    batches, heads, rows, _ = q.shape
-    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
-    weights = torch.empty((batches, heads, rows, k.shape[2]), dtype=q.dtype, device="cpu")  # nobody writes them
-    by_head, by_row, mask, of_mask, by_batch = _few_places(q, k, v, mask)
-    numbers = (heads // k.shape[1], k.shape[2], by_head, by_row, scale)
+def _in_one_pass(call: Call, given: _Heads) -> Work:
+    batches, heads, rows, _ = given.q.shape
+    out = call.empty(given.q.shape, given.q.dtype)
+    weights = call.empty((batches, heads, rows, given.k.shape[2]), given.q.dtype)  # nobody writes them
+    buffers = (given.q, given.k, given.v, out, *given.few_places())
     threads = (batches * heads * _ONE_PASS, rows, 1)
-    launch = Launch(name, (q, k, v, out, *numbers, mask, of_mask, by_batch), threads, (_ONE_PASS, 1, 1))
-    return Work(_results(call, out, weights), (launch,), kept=len(call.given["query"].shape) == 4)
+    launch = Launch(f"sdpa_vector_{given.few_name}", buffers, threads, (_ONE_PASS, 1, 1))
+    return Work(_results(call, out, weights), (launch,))
 
 
-def _in_two_passes(
-    call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-) -> Work:
-    of, width = NAMES[q.dtype], q.shape[-1]
-    first = f"sdpa_vector_2pass_1_{_few_name(q, mask, causal)}"
-    second = f"sdpa_vector_2pass_2_{of}_{width}"
-    batches, heads, rows, _ = q.shape
-    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
-    partial = torch.empty((batches, heads, rows, _SLICES, width), dtype=q.dtype, device="cpu")
-    sums, largest = (torch.empty(partial.shape[:-1], dtype=torch.float32, device="cpu") for _ in range(2))
-    by_head, by_row, mask, of_mask, by_batch = _few_places(q, k, v, mask)
-    numbers = (heads // k.shape[1], k.shape[2], by_head, by_row, scale)
-    buffers = (q, k, v, partial, sums, largest, *numbers, mask, of_mask, by_batch)
+def _in_two_passes(call: Call, given: _Heads) -> Work:
+    dtype = given.q.dtype
+    batches, heads, rows, width = given.q.shape
+    out = call.empty(given.q.shape, dtype)
+    partial = call.empty((batches, heads, rows, _SLICES, width), dtype)
+    sums, largest = (call.empty(partial.shape[:-1], torch.float32) for _ in range(2))
+    first, second = f"sdpa_vector_2pass_1_{given.few_name}", f"sdpa_vector_2pass_2_{NAMES[dtype]}_{width}"
+    buffers = (given.q, given.k, given.v, partial, sums, largest, *given.few_places())
     launches = (
         Launch(first, buffers, (batches * heads * _SLICE, rows, _SLICES), (_SLICE, 1, 1)),
         Launch(second, (partial, sums, largest, out), (batches * heads * _ONE_PASS, rows, 1), (_ONE_PASS, 1, 1)),
     )
     (result,) = _results(call, out)
-    made = tuple(Made(one, "room") for one in (sums, largest))
-    return Work((result, partial), launches, kept=len(call.given["query"].shape) == 4, made=made)
+    return Work((result, partial), launches)
 
 
-def _by_blocks(
-    call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-) -> Work:
+def _by_blocks(call: Call, given: _Heads) -> Work:
+    q, k, v, mask = given.q, given.k, given.v, given.mask
     batches, heads, rows, width = q.shape
     height, keys, groups = _BLOCKS[width]
     word = _WORDS[q.dtype]
     masked = word if mask is None or mask.dtype == q.dtype else "bool_"
     shape = f"{word}_bq{height}_bk{keys}_bd{width}_wm{groups}_wn1"
-    name = f"prefill_attention_{shape}_hm{int(mask is not None)}_dc{int(causal)}_mask{masked}"
+    name = f"prefill_attention_{shape}_hm{int(mask is not None)}_dc{int(given.causal)}_mask{masked}"
     if mask is not None and mask.stride(-1) != 1:
         mask = mask.contiguous()
-    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
+    out = call.empty(q.shape, q.dtype)
     params = {
         "B": batches,
         "H": heads,
@@ -156,7 +154,7 @@ def _by_blocks(
         "qL": rows,
         "kL": k.shape[2],
         "gqa_factor": heads // k.shape[1],
-        "scale": scale,
+        "scale": given.scale,
         "softcapping": 1.0,
         **{f"{letter}_strides": list(one.stride()[:3]) for letter, one in zip("QKVO", (q, k, v, out), strict=True)},
     }

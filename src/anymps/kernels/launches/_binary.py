@@ -10,33 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, is_dense, result_of, sizes_of, strides_of
-from anymps.kernels.launches._unary import UNARY, is_exact
+from anymps.kernels.launches._unary import UNARY, Row, argument, described, fields, is_exact
 
 _READS_OFFSET = (2, 14)  # the first release that reads a CPU number where it lies
 _NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
-@dataclass(frozen=True)
-class _Binary:
-    """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of both operands.
-
-    `operands` are their names, in the kernel's order; `number` makes the further argument of a call, which may be the
-    argument `of` itself; `when` says whether a call is one for this kernel.
-    """
-
-    kernel: str
-    result: Literal["same", "float", "bool"] = "same"
-    operands: tuple[str, str] = ("self", "other")
-    number: Callable[[Call], Any] | None = None
-    when: Callable[[Call], bool] = lambda _: True
-    of: str = ""
+_BOTH = ("self", "other")
 
 
 def _mode(mode: str | None) -> Callable[[Call], bool]:
@@ -48,12 +34,12 @@ def _unscaled(call: Call) -> bool:
     return isinstance(alpha, int) and alpha == 1
 
 
-def _scaled(name: str) -> tuple[_Binary, ...]:
-    return _Binary(name, when=_unscaled), _Binary(f"{name}_alpha", number=lambda call: call.given["alpha"], of="alpha")
+def _scaled(name: str) -> tuple[Row, ...]:
+    return Row(name, when=_unscaled), Row(f"{name}_alpha", number=argument("alpha"), of="alpha")
 
 
-def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tuple[_Binary, ...]:
-    return (_Binary(kernel, "same", (first, "self"), (lambda call: call.given[number]) if number else None),)
+def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tuple[Row, ...]:
+    return (Row(kernel, "same", (first, "self"), argument(number) if number else None),)
 
 
 def _by_a_tensor(call: Call) -> bool:
@@ -67,17 +53,9 @@ def _power(call: Call) -> Work | None:
     return (_TENSOR_POWER if isinstance(call.given["exponent"], torch.Tensor) else UNARY["pow"])(call)
 
 
-def _softplus_params(call: Call) -> dict[str, Any]:
-    return {name: call.given[name] for name in ("beta", "threshold")}
-
-
 def _eps(call: Call) -> float:
     """Negative where the call names none: then numbers outside of 0 to 1 have no gradient."""
     return -1.0 if call.given["eps"] is None else float(call.given["eps"])
-
-
-def _elu_params(call: Call) -> dict[str, Any]:
-    return {name: call.given[name] for name in ("alpha", "scale", "input_scale", "is_result")}
 
 
 _ALIKE = (
@@ -89,34 +67,34 @@ _POLYNOMIALS = (
     "shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v "
     "shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l"
 )
-_TABLE: dict[str, tuple[_Binary, ...]] = {
-    **{name: (_Binary(name),) for name in _ALIKE.split()},
-    **{name: (_Binary(name, "bool"),) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: (_Binary(name, "float"),) for name in ("atan2", "xlogy")},
-    **{f"special_{name}": (_Binary(name, "float"),) for name in ("zeta", "xlog1py")},
-    **{f"special_{name}": (_Binary(name, "float", ("x", "n")),) for name in _POLYNOMIALS.split()},
+_TABLE: dict[str, tuple[Row, ...]] = {
+    **{name: (Row(name),) for name in _ALIKE.split()},
+    **{name: (Row(name, "bool"),) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: (Row(name, "float"),) for name in ("atan2", "xlogy")},
+    **{f"special_{name}": (Row(name, "float"),) for name in ("zeta", "xlog1py")},
+    **{f"special_{name}": (Row(name, "float", ("x", "n")),) for name in _POLYNOMIALS.split()},
     # From here of torch 2.15.
-    "heaviside": (_Binary("heaviside", operands=("self", "values")),),
-    **{f"logical_{name}": (_Binary(f"logical_{name}", "bool"),) for name in ("and", "or", "xor")},
-    **{name: (_Binary(name, operands=("grad_output", "output")),) for name in ("sigmoid_backward", "tanh_backward")},
+    "heaviside": (Row("heaviside", operands=("self", "values")),),
+    **{f"logical_{name}": (Row(f"logical_{name}", "bool"),) for name in ("and", "or", "xor")},
+    **{name: (Row(name, operands=("grad_output", "output")),) for name in ("sigmoid_backward", "tanh_backward")},
     "mish_backward": _backward("mish_backward"),
-    "log_sigmoid_backward": (_Binary("log_sigmoid_backward", operands=("self", "grad_output")),),
-    "softplus_backward": (_Binary("softplus_backward", "same", ("grad_output", "self"), _softplus_params),),
-    "logit_backward": (_Binary("logit_backward", "same", ("grad_output", "self"), _eps),),
+    "log_sigmoid_backward": (Row("log_sigmoid_backward", operands=("self", "grad_output")),),
+    "softplus_backward": (Row("softplus_backward", "same", ("grad_output", "self"), fields("beta", "threshold")),),
+    "logit_backward": (Row("logit_backward", "same", ("grad_output", "self"), _eps),),
     # To here.
     "add": _scaled("add"),
     "sub": _scaled("sub"),
     "div": (
-        _Binary("div_true", "float", when=_mode(None)),
-        _Binary("div_floor", when=_mode("floor")),
-        _Binary("div_trunc", when=_mode("trunc")),
+        Row("div_true", "float", when=_mode(None)),
+        Row("div_floor", when=_mode("floor")),
+        Row("div_trunc", when=_mode("trunc")),
     ),
-    "floor_divide": (_Binary("div_floor"),),
+    "floor_divide": (Row("div_floor"),),
     "lerp": (
-        _Binary(
+        Row(
             "lerp_alpha",
             operands=("self", "end"),
-            number=lambda call: call.given["weight"],
+            number=argument("weight"),
             when=lambda call: not isinstance(call.given["weight"], torch.Tensor),
             of="weight",
         ),
@@ -125,33 +103,36 @@ _TABLE: dict[str, tuple[_Binary, ...]] = {
     "hardswish_backward": _backward("hardswish_backward"),
     "hardsigmoid_backward": _backward("hardsigmoid_backward"),
     "gelu_backward": (
-        _Binary("gelu_backward", "same", ("grad_output", "self"), when=is_exact),
-        _Binary("gelu_tanh_backward", "same", ("grad_output", "self")),
+        Row("gelu_backward", "same", ("grad_output", "self"), when=is_exact),
+        Row("gelu_tanh_backward", "same", ("grad_output", "self")),
     ),
-    "leaky_relu_backward": (
-        _Binary("leaky_relu_backward", "same", ("self", "grad_output"), lambda call: call.given["negative_slope"]),
+    "leaky_relu_backward": (Row("leaky_relu_backward", "same", ("self", "grad_output"), argument("negative_slope")),),
+    "elu_backward": (
+        Row(
+            "elu_backward",
+            "same",
+            ("grad_output", "self_or_result"),
+            fields("alpha", "scale", "input_scale", "is_result"),
+        ),
     ),
-    "elu_backward": (_Binary("elu_backward", "same", ("grad_output", "self_or_result"), _elu_params),),
     "hardshrink_backward": _backward("shrink_backward", "lambd", "grad_out"),
     "softshrink_backward": _backward("shrink_backward", "lambd"),
 }
 
 
-def _describe(call: Call, row: _Binary) -> Work | None:
-    given = [call.given[name] for name in row.operands]
+def _describe(call: Call, row: Row) -> Work | None:
+    names = row.operands or _BOTH
+    given = [call.given[name] for name in names]
     if not any(isinstance(one, torch.Tensor) for one in given):
         return None
     common = torch.result_type(*given)
     common = _NARROW.get(common, common)
-    if row.result == "float" and not (common.is_floating_point or common.is_complex):
-        result = torch.float32
-    else:
-        result = torch.bool if row.result == "bool" else common
-    operands = [_operand(call, name, common) for name in row.operands]
+    result = row.result_of(common)
+    operands = [_operand(call, name) for name in names]
     if any(one.is_conj() or one.is_neg() or one.dtype not in NAMES for one in operands) or result not in NAMES:
         return None
     shape = torch._C._infer_size(operands[0].shape, operands[1].shape)
-    on_device = [one for one, name in zip(operands, row.operands, strict=True) if name not in call.foreign]
+    on_device = [one for one, name in zip(operands, names, strict=True) if name not in call.foreign]
     out = result_of(call, shape, result, on_device)
     if out is None:
         return None
@@ -159,35 +140,24 @@ def _describe(call: Call, row: _Binary) -> Work | None:
     launch = _launch_of_two(call, row, operands, out, work, None if row.number is None else row.number(call))
     if launch is None:
         return None
-    found = (_made(call, name, one) for name, one in zip(row.operands, operands, strict=True))
-    made = [one for one in found if one]
-    made += [Made(one, "float", row.of) for one in launch.buffers[3:] if isinstance(one, torch.Tensor)]
-    return Work((out,), (launch,) if out.numel() else (), kept=True, made=tuple(made))
+    return Work((out,), (launch,) if out.numel() else ())
 
 
-def _operand(call: Call, name: str, common: torch.dtype) -> torch.Tensor:
+def _operand(call: Call, name: str) -> torch.Tensor:
     """A tensor of an operand; one of no dimension on the CPU as the host hands it on."""
     value = call.given[name]
     if not isinstance(value, torch.Tensor):
         kind = torch.result_type(torch.empty((), dtype=torch.bool), value)
-        return torch.tensor(value, dtype=_NARROW.get(kind, kind), device="cpu")
+        return call.note(torch.tensor(value, dtype=_NARROW.get(kind, kind), device="cpu"), "number")
     if value.dtype in _NARROW:
-        return value.to(_NARROW[value.dtype])
+        return call.note(value.to(_NARROW[value.dtype]), "value", name)
     if name in call.foreign and call.release < _READS_OFFSET:
         return value.as_strided((), (), 0)
     return value
 
 
-def _made(call: Call, name: str, operand: torch.Tensor) -> Made | None:
-    """What stands in the place of a number, and of a tensor on the CPU whose dtype kernels do not have."""
-    value = call.given[name]
-    if not isinstance(value, torch.Tensor):
-        return Made(operand, "number")
-    return Made(operand, "value", name) if value.dtype in _NARROW else None
-
-
 def _launch_of_two(
-    call: Call, row: _Binary, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
+    call: Call, row: Row, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
 ) -> Launch | None:
     a, b = operands
     cast = a.dtype != b.dtype
@@ -206,7 +176,8 @@ def _launch_of_two(
     if row.of and isinstance(number, float):
         if not (of.is_floating_point or of.is_complex):
             return None  # refused by the host
-        number = torch.tensor(number, dtype=torch.float32 if found.endswith("_float") else of, device="cpu")
+        wide = torch.tensor(number, dtype=torch.float32 if found.endswith("_float") else of, device="cpu")
+        number = call.note(wide, "float", row.of)
     further = () if number is None else (number,)
     types = [SCALAR_TYPES[a.dtype], SCALAR_TYPES[b.dtype]]
     if one == "strided":
@@ -266,9 +237,9 @@ def _glu(call: Call) -> Work | None:
     if x.is_contiguous() and out.is_contiguous():
         run = half * math.prod(x.shape[dim + 1 :])
         threads = (run, out.numel() // run)
-        return Work((out,), (Launch(name, (out, x, run), threads),), kept=True)
+        return Work((out,), (Launch(name, (out, x, run), threads),))
     halves = [x.narrow(dim, 0, half), x.narrow(dim, half, half)]
-    launch = _launch_of_two(call, _Binary("glu"), halves, out, x.dtype, None)
+    launch = _launch_of_two(call, Row("glu"), halves, out, x.dtype, None)
     return None if launch is None else Work((out,), (launch,))
 
 
@@ -285,26 +256,18 @@ def _glu_backward(call: Call) -> Work | None:
     if all(one.is_contiguous() for one in (x, gradient, out)):
         name, run = f"glu_backward_dense_{of}", half * math.prod(x.shape[dim + 1 :])
         threads = (run, gradient.numel() // run)
-        return Work((out,), (Launch(name, (out, x, gradient, run), threads),), kept=True)
+        return Work((out,), (Launch(name, (out, x, gradient, run), threads),))
     name = f"glu_backward_{of}"
     places = [strides_of(one.narrow(dim, 0, half), gradient.shape) for one in (out, x)]
     behind = [one.stride(dim) * half * one.element_size() for one in (out, x)]
     sizes = sizes_of(gradient.shape)
     buffers = (out, x, gradient, sizes, *places, strides_of(gradient, gradient.shape), *behind, len(sizes))
-    return Work((out,), (Launch(name, buffers, (gradient.numel(),)),), kept=True)
+    return Work((out,), (Launch(name, buffers, (gradient.numel(),)),))
 
 
-def _describer(rows: tuple[_Binary, ...]) -> Describe:
-    def describe(call: Call) -> Work | None:
-        row = next((row for row in rows if row.when(call)), None)
-        return None if row is None else _describe(call, row)
-
-    return describe
-
-
-_TENSOR_POWER = _describer((_Binary("pow", operands=("self", "exponent"), when=_by_a_tensor),))
+_TENSOR_POWER = described((Row("pow", operands=("self", "exponent"), when=_by_a_tensor),), _describe)
 BINARY: dict[str, Describe] = {
-    **{name: _describer(rows) for name, rows in _TABLE.items()},
+    **{name: described(rows, _describe) for name, rows in _TABLE.items()},
     "pow": _power,
     "glu": _glu,
     "glu_backward": _glu_backward,

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
 READ = ((2, 13), (2, 15))
 """Releases whose kernels were run as a file describes and compared with the CPU, but where it names another."""
+
+
+How = Literal["room", "zeros", "number", "value", "float"]
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Room in this machine's memory, whatever the program's default device is."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Made:
-    """A tensor among the buffers of a launch that a description has made itself.
+    """A tensor among the results or buffers of a launch that a description has made itself.
 
     `how`: room that a launch fills before it is read, room or a result that begins as zeros, a number that each call of
     the same signature has, the value of the 0-dim argument `of`, in another dtype, or the float that the call gives as
@@ -36,7 +44,7 @@ class Made:
     """
 
     tensor: torch.Tensor
-    how: Literal["room", "zeros", "number", "value", "float"]
+    how: How
     of: str = ""
 
 
@@ -44,9 +52,7 @@ class Made:
 class Work:
     """What computes a call: launches, one after the other, into tensors that become its results.
 
-    `copies` are pairs of a tensor and what the host copies, or casts, into it after the last one. Launches are `kept`
-    for calls of the same signature (see `_memo.py`) if nothing else decides on them, each new result is written as a
-    whole or begins as zeros, and `made` tells so and what else they need.
+    `copies` are pairs of a tensor and what the host copies, or casts, into it after the last one.
 
     A description need not ask whether the release has the kernels that it names, unless it changes what the call gave:
     a call with a launch of any other is declined before the first one.
@@ -54,8 +60,6 @@ class Work:
 
     results: tuple[torch.Tensor, ...]
     launches: tuple[Launch, ...]
-    kept: bool = False
-    made: tuple[Made, ...] = ()
     copies: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
 
 
@@ -67,6 +71,9 @@ class Call:
     tensors that it writes, in place or as `out=`; `foreign` the names of tensors that the program has on the CPU;
     `kernels` the names that the release has; `release` its first two numbers; `looks_back` tells whether the Mac may
     run kernels whose groups of threads wait for one another.
+
+    `made` are the tensors that the description has made by the call's own methods. Launches are kept for calls of the
+    same signature (see `_memo.py`) if all that they read and write is given or among these.
     """
 
     operator: str
@@ -76,6 +83,23 @@ class Call:
     kernels: Container[str]
     release: tuple[int, int]
     looks_back: bool = True
+    made: list[Made] = field(default_factory=list)
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype, strides: Sequence[int] | None = None) -> torch.Tensor:
+        """A result, or room, that a launch writes as a whole."""
+        made = empty(shape, dtype)
+        if strides is not None:
+            made = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
+        return self.note(made, "room")
+
+    def zeros(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """A result, or room, that launches add to."""
+        return self.note(empty(shape, dtype).zero_(), "zeros")
+
+    def note(self, tensor: torch.Tensor, how: How, of: str = "") -> torch.Tensor:
+        """The tensor, which is among those that were made."""
+        self.made.append(Made(tensor, how, of))
+        return tensor
 
     def takes(self, *tensors: torch.Tensor) -> bool:
         """Whether all are on the device, and these have elements, and in memory what they show: no pending sign."""

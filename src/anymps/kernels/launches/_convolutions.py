@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
 from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _LARGE = 256
@@ -101,7 +101,7 @@ def _given(call: Call) -> _Convolution | None:
 
 def _large(made: _Convolution) -> Work:
     sizes, x, weight, bias = made.sizes, made.x, made.weight, made.bias
-    out = torch.empty((x.shape[0], weight.shape[0], *sizes), dtype=x.dtype, device="cpu")
+    out = empty((x.shape[0], weight.shape[0], *sizes), x.dtype)
     blocked = out.numel() // sizes[1] * -(-sizes[1] // 4)
     four = blocked >= _BLOCKED
     small = all(one.numel() <= MOST_32 for one in (x, weight, out))
@@ -114,10 +114,10 @@ def _result(made: _Convolution) -> tuple[torch.Tensor, bool] | None:
     """Room of the layout of the input, and whether channels come before space; None for other layouts."""
     shape = (made.x.shape[0], made.weight.shape[0], *made.sizes)
     if made.x.is_contiguous():
-        return torch.empty(shape, dtype=made.x.dtype, device="cpu"), True
+        return empty(shape, made.x.dtype), True
     if made.x.movedim(1, -1).is_contiguous():
         last = (shape[0], *shape[2:], shape[1])
-        return torch.empty(last, dtype=made.x.dtype, device="cpu").movedim(-1, 1), False
+        return empty(last, made.x.dtype).movedim(-1, 1), False
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
 from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _MOST = 1024
@@ -87,9 +87,9 @@ def _forward(call: Call) -> Work | None:
     given = _sequences(call)
     if given is None:
         return None
-    options = {"dtype": given.log_probs.dtype, "device": "cpu"}
-    loss = torch.empty(given.batch, **options)
-    log_alpha = torch.empty((given.batch, given.time, 2 * max(given.lengths[1]) + 1), **options)
+    dtype = given.log_probs.dtype
+    loss = empty([given.batch], dtype)
+    log_alpha = empty((given.batch, given.time, 2 * max(given.lengths[1]) + 1), dtype)
     types, index = _types(given, log_alpha)
     name = f"ctc_loss_{types}"
     threads = min(_MOST, log_alpha.shape[2])
@@ -103,7 +103,7 @@ def _backward(call: Call) -> Work | None:
     if given is None:
         return None
     gradient, loss, log_alpha = (call.given[name] for name in ("grad", "neg_log_likelihood", "log_alpha"))
-    log_beta = torch.empty(log_alpha.shape, dtype=log_alpha.dtype, device="cpu")
+    log_beta = empty(log_alpha.shape, log_alpha.dtype)
     out = torch.full(given.log_probs.shape, -math.inf, dtype=log_alpha.dtype, device="cpu")
     types, index = _types(given, log_alpha)
     names = [f"ctc_loss_backward_{which}_{types}" for which in ("log_beta", "collect")]

@@ -62,35 +62,28 @@ def all_dense(tensors: Sequence[torch.Tensor]) -> bool:
     )
 
 
-def new_result(shape: torch.Size, dtype: torch.dtype, operands: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Memory for a result, in the order of the first operand that has its shape and is dense."""
-    for one in operands:
-        if one.shape == shape and is_dense(one):
-            return torch.empty_strided(shape, one.stride(), dtype=dtype, device="cpu")
-    return torch.empty(shape, dtype=dtype, device="cpu")
-
-
 def result_of(
     call: Call, shape: Sequence[int], dtype: torch.dtype, operands: Sequence[torch.Tensor] = ()
 ) -> torch.Tensor | None:
     """Where a call's result goes: what it writes, or new memory; None for a tensor that it would resize or cast.
 
-    An empty tensor gets the shape of the result without a word, as everywhere in PyTorch: operators such as `abs` are
-    made of their own `out=` form and an empty tensor.
+    New memory has the order of the first operand that has its shape and is dense. An empty tensor gets the shape of the
+    result without a word, as everywhere in PyTorch: operators such as `abs` are made of their own `out=` form and an
+    empty tensor.
     """
     shape = torch.Size(shape)
+    like = next((one.stride() for one in operands if one.shape == shape and is_dense(one)), None)
     if not call.written:
-        return new_result(shape, dtype, operands)
+        return call.empty(shape, dtype, like)
     out = call.written[0]
     if out.dtype != dtype:
         return None
     if out.shape != shape:
         if out.numel():
             return None
-        like = next((one for one in operands if one.shape == shape and is_dense(one)), None)
         out.resize_(shape)
         if like is not None:
-            out.as_strided_(shape, like.stride())
+            out.as_strided_(shape, like)
     return out
 
 
@@ -108,15 +101,18 @@ def operand_to_write(call: Call, x: torch.Tensor) -> torch.Tensor | None:
     return None if not alone else out if out is x else out.copy_(x)
 
 
-def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Room in this machine's memory, whatever the program's default device is."""
-    return torch.empty(shape, dtype=dtype, device="cpu")
-
-
 def batch_of(*matrices: torch.Tensor) -> torch.Size:
     """The dimensions before the last two, broadcast."""
     shape: torch.Size = torch.broadcast_shapes(*(one.shape[:-2] for one in matrices))  # type: ignore[no-untyped-call]
     return shape
+
+
+def laid(**tensors: torch.Tensor) -> dict[str, list[int]]:
+    """The fields of a struct that say how tensors lie, such as `input_sizes` and `input_strides`."""
+    found: dict[str, list[int]] = {}
+    for word, one in tensors.items():
+        found |= {f"{word}_sizes": list(one.shape), f"{word}_strides": list(one.stride())}
+    return found
 
 
 def sizes_of(shape: Sequence[int]) -> list[int]:

@@ -6,9 +6,7 @@ torch 2.13's wheel describe.
 
 from __future__ import annotations
 
-import torch
-
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 
 _MAX = 2  # EmbeddingBagMode
@@ -28,9 +26,9 @@ def _embedding_bag(call: Call) -> Work | None:
     features = weight.shape[1]
     if not indices.numel() or bags <= 0 or features == 0:
         return None
-    out = torch.zeros(bags, features, dtype=weight.dtype, device="cpu")
-    bag_of, size_of = (torch.zeros(count, dtype=indices.dtype, device="cpu") for count in (indices.numel(), bags))
-    largest = torch.zeros((bags, features) if mode == _MAX else (bags,), dtype=indices.dtype, device="cpu")
+    out = call.zeros((bags, features), weight.dtype)
+    bag_of, size_of = (call.zeros([count], indices.dtype) for count in (indices.numel(), bags))
+    largest = call.zeros((bags, features) if mode == _MAX else (bags,), indices.dtype)
     params = {
         "weight_strides": weight.stride(),
         "output_strides": out.stride(),
@@ -61,7 +59,7 @@ def _bag_gradient(call: Call) -> Work | None:
     if bags.numel() != indices.numel() or not sizes.any():
         return None  # what the CPU leaves out in its own forward
     features = gradient.shape[1]
-    out = torch.zeros((call.given["num_weights"], features), dtype=gradient.dtype, device="cpu")
+    out = call.zeros((call.given["num_weights"], features), gradient.dtype)
     params = {
         "weight_grad_strides": out.stride(),
         "output_grad_strides": gradient.stride(),
@@ -85,7 +83,7 @@ def _scale_gradient(call: Call) -> Work | None:
         return None
     if not all(one.is_contiguous() for one in (indices, bags)) or bags.numel() != indices.numel():
         return None
-    out = torch.zeros(indices.numel(), dtype=gradient.dtype, device="cpu")
+    out = call.zeros([indices.numel()], gradient.dtype)
     params = {
         "output_grad_strides": gradient.stride(),
         "weight_strides": weight.stride(),
@@ -94,7 +92,7 @@ def _scale_gradient(call: Call) -> Work | None:
         "padding_idx": call.given["padding_idx"],
     }
     launch = Launch(name, (gradient, weight, indices, bags, out, params), (indices.numel() * gradient.shape[1],))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+    return Work((out,), (launch,))
 
 
 EMBEDDING_BAGS: dict[str, Describe] = {

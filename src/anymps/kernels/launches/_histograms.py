@@ -43,11 +43,11 @@ def _counted(call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: An
         return None
     name, rows = f"histogramdd_{NAMES.get(x.dtype)}", x.reshape(-1, 1)
     each = None if weight is None else weight.reshape(-1)
-    own = torch.zeros((rows.shape[0], edges.numel() - 1), dtype=x.dtype, device="cpu")
+    own = call.zeros((rows.shape[0], edges.numel() - 1), x.dtype)
     apart, threads = -1 if each is None else each.stride(0), (rows.shape[0],)
     launches: tuple[Launch, ...]
     if call.release == _READ:
-        offsets, places = torch.empty(rows.numel(), dtype=torch.int32, device="cpu"), edges.tolist()
+        offsets, places = call.empty([rows.numel()], torch.int32), edges.tolist()
         settings = ([len(places)], [places[0]], [places[-1]], own.stride(), how, apart)
         launches = (
             Launch("kernel_index_offset", (rows.stride(), offsets, list(rows.shape), 2), (rows.numel(),)),

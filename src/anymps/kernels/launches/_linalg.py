@@ -15,7 +15,7 @@ import math
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
 from anymps.kernels.launches._elements import NAMES, batch_of
 from anymps.kernels.launches._unary import launch_of_one
 
@@ -74,12 +74,10 @@ def _qr(call: Call) -> Work | None:
         return None
     work = matrix.reshape(-1, rows, columns).contiguous().clone()  # the kernel writes into it
     batch, kept = work.shape[0], min(rows, columns) if mode == "reduced" else rows
-    wide_q, wide_r, vectors = (
-        torch.empty((batch, rows, one), dtype=matrix.dtype, device="cpu") for one in (rows, columns, 1)
-    )
+    wide_q, wide_r, vectors = (empty((batch, rows, one), matrix.dtype) for one in (rows, columns, 1))
     info = torch.zeros(1, dtype=torch.int32, device="cpu")
-    q = torch.empty((*matrix.shape[:-1], kept), dtype=matrix.dtype, device="cpu")
-    r = torch.empty((*matrix.shape[:-2], kept, columns), dtype=matrix.dtype, device="cpu")
+    q = empty((*matrix.shape[:-1], kept), matrix.dtype)
+    r = empty((*matrix.shape[:-2], kept, columns), matrix.dtype)
     params = {"m": rows, "n": columns}
     launches = [Launch(name, (work, wide_q, wide_r, info, params, vectors), (batch * _MOST, 1, 1), (_MOST, 1, 1))]
     for source, out in ((wide_q[..., :kept], q), (wide_r[..., :kept, :], r)):
@@ -100,7 +98,7 @@ def _householder(call: Call) -> Work | None:
         return None  # MPSGraph multiplies by blocks of reflectors
     out = matrix.mT.contiguous().clone().mT  # column by column
     factors = factors.contiguous()
-    products = [torch.empty((*matrix.shape[:-2], rows, rows), dtype=matrix.dtype, device="cpu") for _ in range(3)]
+    products = [empty((*matrix.shape[:-2], rows, rows), matrix.dtype) for _ in range(3)]
     params = {
         "num_batch_dims": matrix.dim() - 2,
         "m": rows,
@@ -127,7 +125,7 @@ def _reflectors(call: Call) -> Work | None:
     if min(rows, columns) > _BLOCK:
         return None  # MPSGraph multiplies by blocks of reflectors
     out = matrix.mT.contiguous().clone().mT  # column by column
-    factors = torch.empty((*matrix.shape[:-2], min(rows, columns)), dtype=matrix.dtype, device="cpu")
+    factors = empty((*matrix.shape[:-2], min(rows, columns)), matrix.dtype)
     params = {
         "num_batch_dims": matrix.dim() - 2,
         "A_sizes": list(out.shape),
@@ -138,7 +136,7 @@ def _reflectors(call: Call) -> Work | None:
         each = max(_NARROWEST, 1 << (-(-rows // _LANES) - 1).bit_length())
         name, buffers, width = f"geqrf_panel_{each}", [out, factors, params], columns * _LANES
     else:
-        room = torch.empty((batch, rows), dtype=matrix.dtype, device="cpu")
+        room = empty((batch, rows), matrix.dtype)
         name, buffers = "geqrf_float", [out, factors, params, room]
         width = _LANES if max(rows, columns) <= _BLOCK else _MOST
     launch = Launch(name, tuple(buffers), (batch * width, 1, 1), (width, 1, 1))
@@ -155,8 +153,8 @@ def _inverse(call: Call) -> Work | None:
     if size > _SMALL:
         return None
     batch = matrix.reshape(-1, size, size)
-    out = torch.empty(matrix.shape, dtype=matrix.dtype, device="cpu").mT
-    info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device="cpu")
+    out = empty(matrix.shape, matrix.dtype).mT
+    info = empty(matrix.shape[:-2], torch.int32)
     strides = (*batch.stride(), size * size, *out.stride()[-2:])
     names = (f"{which}_{kind}stride" for which in "AX" for kind in "brc")
     params = dict(zip(names, strides, strict=True))
@@ -178,7 +176,7 @@ def _triangular(call: Call) -> Work | None:
     if size not in _SIZES or sides < _FEWEST:
         return None
     a, b = a.expand(*batch, size, size).contiguous(), _laid(b.expand(*batch, *b.shape[-2:]))
-    out = torch.empty((*batch, b.shape[-1], b.shape[-2]), dtype=b.dtype, device="cpu").mT
+    out = empty((*batch, b.shape[-1], b.shape[-2]), b.dtype).mT
     given, found = (b, out) if left else (b.mT, out.mT)
     upper, unit = call.given["upper"], call.given["unitriangular"]
     plain = left and not upper and unit and sides % 8 == 0

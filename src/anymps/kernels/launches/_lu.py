@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import NAMES, batch_of, empty
+from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
+from anymps.kernels.launches._elements import NAMES, batch_of
 
 _PANEL = 32
 _MOST = 1024  # threads of a group
@@ -99,7 +99,7 @@ class _Steps:
 
     def _column_by_column(self, first: int) -> None:
         if self.scratch is None:
-            self.scratch = torch.empty(self.batch * _SCRATCH, dtype=torch.uint8, device="cpu")
+            self.scratch = empty([self.batch * _SCRATCH], torch.uint8)
         count = min(_PANEL, min(self.rows, self.columns) - first)
         parts = self._update(first, 0, searches=True)
         for at in range(count):

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import MOST_32, NAMES, reach, result_of
 
 _SINCE = (2, 15)
@@ -137,7 +137,7 @@ def _product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias:
     factors = [1.0, 0.0] if bias is None else [float(call.given["alpha"]), float(call.given["beta"])]
     groups = -(-out.numel() // results)
     buffers = (matrix, vector, out, params, matrix if bias is None else bias, factors)
-    return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),), kept=True)
+    return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),))
 
 
 def _linear_combination(call: Call) -> Work | None:
@@ -151,11 +151,11 @@ def _linear_combination(call: Call) -> Work | None:
     name = f"compute_linear_combination_{NAMES[x.dtype]}_u{32 if small else 64}"
     if not factors.numel():
         return None
-    out = torch.zeros((factors.shape[0], *x.shape[1:]), dtype=x.dtype, device="cpu")
+    out = call.zeros((factors.shape[0], *x.shape[1:]), x.dtype)
     strides = ([size, each * size], [size, 0], [0, factors.stride(0) * size])
     params = [each, factors.stride(1), x.shape[0], 2]
     launch = Launch(name, (out, x, factors, [each, factors.shape[0]], *strides, params), (out.numel(),))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+    return Work((out,), (launch,))
 
 
 def _takes_metal(x: torch.Tensor) -> bool:
@@ -183,7 +183,12 @@ def _strides(one: torch.Tensor) -> list[int]:
 
 
 def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int = 1) -> Work:
-    return Work((out,), (Launch(name, buffers, *_threads(out, batches)),), kept=True)
+    return Work((out,), (Launch(name, buffers, *_threads(out, batches)),))
+
+
+def _matmul(x: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> Work:
+    strides = [*x.stride(), *other.stride(), *out.stride()]
+    return _work(out, f"matmul_{NAMES.get(x.dtype)}", (x, other, out, strides, [*x.shape, out.shape[1]]))
 
 
 def _mm(call: Call) -> Work | None:
@@ -191,11 +196,7 @@ def _mm(call: Call) -> Work | None:
     if not _is_plain(call, x, other) or not _takes_metal(x):
         return _product_with_vector(call, x, other, None)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
-    if out is None:
-        return None
-    name = f"matmul_{NAMES.get(x.dtype)}"
-    strides = [*x.stride(), *other.stride(), *out.stride()]
-    return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
+    return None if out is None else _matmul(x, other, out)
 
 
 def _factors(call: Call) -> list[Any]:
@@ -213,9 +214,7 @@ def _addmm(call: Call) -> Work | None:
         return None
     alpha, beta = call.given["alpha"], call.given["beta"]
     if isinstance(alpha, float) and isinstance(beta, float) and (alpha, beta) == (1.0, 0.0):
-        strides = [*x.stride(), *other.stride(), *out.stride()]
-        name = f"matmul_{NAMES.get(x.dtype)}"
-        return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
+        return _matmul(x, other, out)
     bias = bias.expand(out.shape)
     name = f"addmm_{NAMES.get(x.dtype)}"
     strides = [*x.stride(), *other.stride(), *out.stride(), *bias.stride()]
@@ -266,9 +265,9 @@ def _pack(call: Call) -> Work | None:
     columns = 2 * halves
     if rows % 8 or columns % (16 * tiles):
         return None
-    out = torch.empty((rows // 8, columns // (16 * tiles), 32, tiles // 2), dtype=torch.int32, device="cpu")
+    out = call.empty((rows // 8, columns // (16 * tiles), 32, tiles // 2), torch.int32)
     words = halves // 4
-    return Work((out,), (Launch(name, (weight, out, [rows, words]), (rows, words, 1), (_GROUP, 1, 1)),), kept=True)
+    return Work((out,), (Launch(name, (weight, out, [rows, words]), (rows, words, 1), (_GROUP, 1, 1)),))
 
 
 def _int4(call: Call) -> Work | None:
@@ -279,10 +278,10 @@ def _int4(call: Call) -> Work | None:
     name = f"int4pack_mm_{of}_{NAMES.get(x.dtype)}"
     if weight.dtype != torch.int32 or scales.dtype != x.dtype:
         return None
-    out = torch.empty((rows, columns), dtype=x.dtype, device="cpu")
+    out = call.empty((rows, columns), x.dtype)
     threads = (columns // 4 * _LANES, 1, rows)
     launch = Launch(name, (x, weight, scales, out, [rows, inner, columns]), threads, (_GROUP, 1, 1))
-    return Work((out,), (launch,), kept=True)
+    return Work((out,), (launch,))
 
 
 def _height(rows: int) -> int:

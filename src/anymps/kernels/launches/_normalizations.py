@@ -61,12 +61,12 @@ def _forward(call: Call) -> Work | None:
     name = f"group_norm_{_type(x)}_{NAMES.get(of)}_{_type(weight)}_{_type(bias)}_uint32_t"
     params = _params(call)
     rows = call.given["N"] * params["num_groups"]
-    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+    out = call.empty(x.shape, x.dtype)
     shape = (call.given["N"], params["num_groups"])
-    mean, deviation = (torch.empty(shape, dtype=of, device="cpu") for _ in range(2))
+    mean, deviation = (call.empty(shape, of) for _ in range(2))
     width = _width(params["elements_per_group"])
     launch = Launch(name, (out, mean, deviation, x, weight, bias, params), (rows * width,), (width,))
-    return Work((out, mean, deviation), (launch,), kept=True)
+    return Work((out, mean, deviation), (launch,))
 
 
 def _backward(call: Call) -> Work | None:
@@ -79,15 +79,15 @@ def _backward(call: Call) -> Work | None:
     types = f"{_type(gradient)}_{_type(mean)}_{_type(weight)}_uint32_t"
     whole, affine = (f"group_norm_backward_{one}_{types}" for one in ("x", "affine"))
     params = _params(call)
-    of_x = torch.empty(x.shape, dtype=x.dtype, device="cpu")
-    of_weight, of_bias = (torch.empty(weight.shape, dtype=weight.dtype, device="cpu") for _ in range(2))
+    of_x = call.empty(x.shape, x.dtype)
+    of_weight, of_bias = (call.empty(weight.shape, weight.dtype) for _ in range(2))
     rows, width = call.given["N"] * params["num_groups"], _width(params["elements_per_group"])
     tall = _width(params["N_times_HxW"])
     launches = (
         Launch(whole, (of_x, gradient, x, mean, deviation, weight, params), (rows * width,), (width,)),
         Launch(affine, (of_weight, of_bias, gradient, x, mean, deviation, params), (params["C"] * tall,), (tall,)),
     )
-    return Work((of_x, of_weight, of_bias), launches, kept=True)
+    return Work((of_x, of_weight, of_bias), launches)
 
 
 def _reads_as(own: torch.Tensor, x: torch.Tensor, release: tuple[int, int]) -> bool:
@@ -114,12 +114,12 @@ def _layer_norm(call: Call) -> Work | None:
         return None
     rows = x.numel() // columns
     kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
-    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
-    mean, deviation = (torch.empty(kept, dtype=x.dtype, device="cpu") for _ in range(2))
+    out = call.empty(x.shape, x.dtype)
+    mean, deviation = (call.empty(kept, x.dtype) for _ in range(2))
     width = _MOST if long else _width(columns)
     numbers = (columns, call.given["eps"], int(weight is not None), int(bias is not None))
     buffers = (x, out, mean, deviation, *numbers, weight, bias)
-    return Work((out, mean, deviation), (Launch(name, buffers, (rows * width,), (width,)),), kept=True)
+    return Work((out, mean, deviation), (Launch(name, buffers, (rows * width,), (width,)),))
 
 
 NORMALIZATIONS: dict[str, Describe] = {

@@ -120,7 +120,7 @@ def _cdist_backward(call: Call) -> Work | None:
         distances = torch.linalg.vector_norm(apart, p, -1)
     rows, others = x.shape[-2], other.shape[-2]
     params = {"B": math.prod(batch), "P": rows, "R": others, "D": columns, "p_minus_1": p - 1.0}
-    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+    out = call.empty(x.shape, x.dtype)
     buffers = (x, other, gradient.contiguous(), distances.float().contiguous(), out, params)
     threads = (-(-columns // width) * width, rows, params["B"])
     return Work((out,), (Launch(name, buffers, threads, (width, 1, 1)),))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES, result_of
 
 READ = (2, 13)  # before, sums are MPSGraph's; the host of later releases chooses otherwise
@@ -69,7 +69,7 @@ def reduction_params(
     }
 
 
-def _passes(kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float) -> list[Launch]:
+def _passes(call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float) -> list[Launch]:
     """A whole tensor: slices of it to partial results, and these to one. Nothing if it cannot be cut evenly."""
     groups = min(_MOST_GROUPS, -(-x.numel() // (_MOST * _CHAINS)))
     while groups > 1 and x.numel() % groups:
@@ -78,7 +78,7 @@ def _passes(kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: f
         return []
     sums = kernel in _SUMS
     strided = sums and not x.is_contiguous()
-    each, partials = x.numel() // groups, torch.empty(groups, dtype=out.dtype, device="cpu")
+    each, partials = x.numel() // groups, call.empty([groups], out.dtype)
     if strided:
         first = reduction_params(each, 0.0, (x.shape, x.stride()), ((), ()))
     else:
@@ -93,7 +93,7 @@ def _passes(kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: f
     ]
 
 
-def _launches(kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float) -> list[Launch]:
+def _launches(call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float) -> list[Launch]:
     """`out` has the dimensions of `x`, of size 1 where they go; `of` are the types in the kernels' names."""
     more = (divisor,) if kernel in _SUMS else ()
     gone = [at for at in range(x.dim()) if x.shape[at] != out.shape[at]]
@@ -109,7 +109,7 @@ def _launches(kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor:
             buffers = (x, out, [rows, x.shape[-1]], *more)
             return [Launch(f"{kernel}_reduction_inner_{of}", buffers, (groups * _ROWS_GROUP,), (_ROWS_GROUP,))]
     if out.numel() == 1 and x.numel() > _MOST * _CHAINS:
-        launches = _passes(kernel, of, x, out, divisor)
+        launches = _passes(call, kernel, of, x, out, divisor)
         if launches:
             return launches
     numbers = x.numel() // out.numel()
@@ -128,9 +128,8 @@ def _reduce(call: Call, kernel: str, x: torch.Tensor, mean: bool = False) -> Wor
     as_numbers = kernel not in _SUMS and x.dtype == torch.bool  # extremes of truth values
     name = NAMES.get(torch.int8 if as_numbers else x.dtype, "")
     divisor = float(x.numel() // out.numel()) if mean else 0.0
-    launches = _launches(kernel, f"{name}_{name}", x, kept, divisor)
-    made = tuple(Made(one.buffers[1], "room") for one in launches[:-1])
-    return Work((out,), tuple(launches), kept=x is call.given["self"] and x.is_contiguous(), made=made)
+    launches = _launches(call, kernel, f"{name}_{name}", x, kept, divisor)
+    return Work((out,), tuple(launches))
 
 
 def _sum(call: Call, kernel: str = "sum", mean: bool = False) -> Work | None:

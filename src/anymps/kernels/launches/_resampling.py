@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import MOST_32, NAMES
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._elements import MOST_32, NAMES, laid
 
 _STRUCTS = (2, 15)  # `UpSample.h` of the wheel: one struct for images of any dimensions
 _SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
@@ -73,19 +74,10 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     name = f"upsample_{kernel}_{NAMES.get(x.dtype)}"
     if not x.numel() or min(size) <= 0:
         return None
-    out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
+    room = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
+    out = call.note(room, "room")
     buffers = resampling_buffers(call, x, out, dims)
-    return Work((out,), (Launch(name, buffers, (math.prod(size),)),), kept=True)
-
-
-def grid_params(
-    out: torch.Tensor, x: torch.Tensor, grid: torch.Tensor, dims: int, align_corners: bool
-) -> dict[str, Any]:
-    """Sizes and strides of a call of a grid, as its kernels take them."""
-    params: dict[str, Any] = {"sampler_dims": dims, "align_corners": align_corners}
-    for word, tensor in (("output", out), ("input", x), ("grid", grid)):
-        params |= {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
-    return params
+    return Work((out,), (Launch(name, buffers, (math.prod(size),)),))
 
 
 def _grid_sampler(call: Call, dims: int) -> Work | None:
@@ -93,63 +85,35 @@ def _grid_sampler(call: Call, dims: int) -> Work | None:
     mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
     if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != dims + 2:
         return None
-    out = torch.empty((*x.shape[:2], *grid.shape[1:-1]), dtype=x.dtype, device="cpu")
+    out = call.empty((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
     small = all(one.numel() <= MOST_32 for one in (x, grid, out))
     name = f"grid_sampler_{dims}d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"
     if not x.numel() or not out.numel():
         return None
-    params = grid_params(out, x, grid, dims, call.given["align_corners"])
+    params = {
+        "sampler_dims": dims,
+        "align_corners": call.given["align_corners"],
+        **laid(output=out, input=x, grid=grid),
+    }
     threads = math.prod(grid.shape[:-1]) if dims == 2 else out.numel()
     launch = Launch(name, (out, x, grid, params), (threads,))
-    return Work((out,), (launch,), kept=True)
+    return Work((out,), (launch,))
 
 
-def _upsampling(kernel: str, dims: int) -> Describe:
-    return lambda call: _upsample(call, kernel, dims)
-
-
-def _upsample_backward(call: Call, kernel: str, dims: int) -> Work | None:
+def _upsample_backward(call: Call, kernel: str, dims: int, gathers: bool = False) -> Work | None:
+    """What a thread adds to the places that were read, or gathers for a place of the result."""
     gradient, to = call.given["grad_output"], call.given["input_size"]
-    if not call.is_read or call.written or call.foreign or not gradient.numel() or 0 in to:
+    if not (call.release >= _GATHERED if gathers else call.is_read) or gradient.dim() != dims + 2:
         return None
+    if call.written or call.foreign or not gradient.numel() or 0 in to:
+        return None
+    out = call.zeros(to, gradient.dtype)
     name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}"
-    if gradient.dim() != dims + 2:
-        return None
-    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
-    buffers = resampling_buffers(call, out, gradient, dims)
-    launch = Launch(name, buffers, (math.prod(gradient.shape[2:]),))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
-
-
-def _gathered_backward(call: Call, kernel: str) -> Work | None:
-    """Of neighbours and bilinear images in a plane, in torch 2.15."""
-    gradient, to = call.given["grad_output"], call.given["input_size"]
-    if call.written or call.foreign or not gradient.numel() or 0 in to or gradient.dim() != 4:
-        return None
-    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
-    small = all(one.numel() <= MOST_32 for one in (gradient, out))
-    name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}_u{32 if small else 64}"
-    if call.release < _GATHERED:
-        return None
-    buffers = resampling_buffers(call, out, gradient, 2)
-    launch = Launch(name, buffers, (out.shape[3], out.shape[2], out.shape[0] * out.shape[1]))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
-
-
-def _backward_params(
-    call: Call, given: Sequence[torch.Tensor], to_input: torch.Tensor, to_grid: torch.Tensor, dims: int
-) -> dict[str, Any]:
-    gradient, x, grid = given
-    return {
-        "forward": grid_params(gradient, x, grid, dims, call.given["align_corners"]),
-        "grad_output_strides": gradient.stride(),
-        "grad_input_strides": to_input.stride(),
-        "grad_grid_strides": to_grid.stride(),
-        "padding_mode": call.given["padding_mode"],
-        "interpolation_mode": call.given["interpolation_mode"],
-        "compute_grad_input": True,
-        "compute_grad_grid": call.given["interpolation_mode"] != _NEAREST,
-    }
+    threads: tuple[int, ...] = (math.prod(gradient.shape[2:]),)
+    if gathers:
+        name += "_u32" if all(one.numel() <= MOST_32 for one in (gradient, out)) else "_u64"
+        threads = (out.shape[3], out.shape[2], out.shape[0] * out.shape[1])
+    return Work((out,), (Launch(name, resampling_buffers(call, out, gradient, dims), threads),))
 
 
 def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
@@ -159,15 +123,24 @@ def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
         return None
     if x.dim() != dims + 2 or not all(one.numel() for one in (gradient, x, grid)) or not call.given["output_mask"][0]:
         return None  # without a gradient of the images the result is no tensor
-    to_input = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
-    to_grid = torch.zeros(grid.shape, dtype=grid.dtype, device="cpu")
+    to_input = call.zeros(x.shape, x.dtype)
+    to_grid = call.zeros(grid.shape, grid.dtype)
     index = "i32" if all(one.numel() <= MOST_32 for one in (gradient, x, grid)) else "i64"
     of = f"{index}_{NAMES.get(x.dtype)}"
     if dims == 3:
         gradient, x, grid = (one.contiguous() for one in (gradient, x, grid))
-    params = _backward_params(call, (gradient, x, grid), to_input, to_grid, dims)
+    forward = {"sampler_dims": dims, "align_corners": call.given["align_corners"]}
+    params = {
+        "forward": {**forward, **laid(output=gradient, input=x, grid=grid)},
+        "grad_output_strides": gradient.stride(),
+        "grad_input_strides": to_input.stride(),
+        "grad_grid_strides": to_grid.stride(),
+        "padding_mode": padding,
+        "interpolation_mode": mode,
+        "compute_grad_input": True,
+        "compute_grad_grid": mode != _NEAREST,
+    }
     results = (to_input, to_grid)
-    made = tuple(Made(one, "zeros") for one in results)
     if dims == 3:
         name = f"grid_sampler_3d_backward_{of}"
         depth, height, width = grid.shape[1:4]
@@ -175,38 +148,34 @@ def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
         buffers = (gradient, x, grid, to_input, to_grid, params)
         if mode > _NEAREST:
             return None
-        return Work(results, (Launch(name, buffers, threads, _TILE),), kept=True, made=made)
+        return Work(results, (Launch(name, buffers, threads, _TILE),))
     which = f"grid_sampler_2d_backward_{_MODES[mode]}"
     padded = f"_{_PADDINGS[padding]}" if _MODES[mode] == "bicubic" else ""
     threads_ = (math.prod(grid.shape[:-1]),)
     launches = [Launch(f"{which}_input{padded}_{of}", (to_input, gradient, grid, params), threads_)]
     if mode != _NEAREST:
         launches.append(Launch(f"{which}_grid{padded}_{of}", (to_grid, gradient, x, grid, params), threads_))
-    return Work(results, tuple(launches), kept=True, made=made)
+    return Work(results, tuple(launches))
 
 
-def _upsampling_backward(kernel: str, dims: int) -> Describe:
-    return lambda call: _upsample_backward(call, kernel, dims)
+def _of(describe: Callable[..., Work | None], kernel: str, dims: int, **more: bool) -> Describe:
+    return partial(describe, kernel=kernel, dims=dims, **more)
 
 
 RESAMPLING: dict[str, Describe] = {
-    "upsample_linear1d": _upsampling("linear1d", 1),
-    "upsample_bilinear2d": _upsampling("bilinear2d", 2),
-    "upsample_bicubic2d": _upsampling("bicubic2d", 2),
-    "_upsample_bilinear2d_aa": _upsampling("bilinear2d_aa", 2),
-    "_upsample_bicubic2d_aa": _upsampling("bicubic2d_aa", 2),
-    "upsample_trilinear3d": _upsampling("trilinear", 3),
-    "grid_sampler_2d": lambda call: _grid_sampler(call, 2),
-    "grid_sampler_3d": lambda call: _grid_sampler(call, 3),
-    "_upsample_bilinear2d_aa_backward": _upsampling_backward("bilinear2d_aa", 2),
-    "_upsample_bicubic2d_aa_backward": _upsampling_backward("bicubic2d_aa", 2),
-    "upsample_bilinear2d_backward": lambda call: _gathered_backward(call, "bilinear2d"),
-    "upsample_nearest2d_backward": lambda call: _gathered_backward(call, "nearest2d"),
-    "_upsample_nearest_exact2d_backward": lambda call: _gathered_backward(call, "nearest_exact2d"),
-    "upsample_bicubic2d_backward": _upsampling_backward("bicubic2d", 2),
-    "upsample_trilinear3d_backward": _upsampling_backward("trilinear", 3),
-    "upsample_nearest3d_backward": _upsampling_backward("nearest_3d", 3),
-    "_upsample_nearest_exact3d_backward": _upsampling_backward("nearest_exact_3d", 3),
-    "grid_sampler_2d_backward": lambda call: _grid_sampler_backward(call, 2),
-    "grid_sampler_3d_backward": lambda call: _grid_sampler_backward(call, 3),
+    "upsample_linear1d": _of(_upsample, "linear1d", 1),
+    "upsample_trilinear3d": _of(_upsample, "trilinear", 3),
+    **{f"upsample_{name}": _of(_upsample, name, 2) for name in ("bilinear2d", "bicubic2d")},
+    **{f"_upsample_{name}": _of(_upsample, name, 2) for name in ("bilinear2d_aa", "bicubic2d_aa")},
+    **{f"_upsample_{name}_backward": _of(_upsample_backward, name, 2) for name in ("bilinear2d_aa", "bicubic2d_aa")},
+    **{
+        f"{name}_backward": _of(_upsample_backward, name.partition("upsample_")[2], 2, gathers=True)
+        for name in ("upsample_bilinear2d", "upsample_nearest2d", "_upsample_nearest_exact2d")
+    },
+    "upsample_bicubic2d_backward": _of(_upsample_backward, "bicubic2d", 2),
+    "upsample_trilinear3d_backward": _of(_upsample_backward, "trilinear", 3),
+    "upsample_nearest3d_backward": _of(_upsample_backward, "nearest_3d", 3),
+    "_upsample_nearest_exact3d_backward": _of(_upsample_backward, "nearest_exact_3d", 3),
+    **{f"grid_sampler_{dims}d": partial(_grid_sampler, dims=dims) for dims in (2, 3)},
+    **{f"grid_sampler_{dims}d_backward": partial(_grid_sampler_backward, dims=dims) for dims in (2, 3)},
 }

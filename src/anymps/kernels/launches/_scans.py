@@ -11,10 +11,11 @@ further launch.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
 from anymps.kernels.launches._elements import NAMES, result_of
 
 _READ = (2, 15)  # what the host does in later releases was not looked up
@@ -63,14 +64,13 @@ def _launch(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor, reads: 
     types = "_".join(dict.fromkeys(NAMES.get(one.dtype, "") for one in (x, out)))
     name = f"{kernel}_{'innermost' if inner else 'outer'}_{types}"
     count, before, after = x.shape[dim], math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
-    kept = x is call.given["self"]  # else a copy in another dtype
     if inner:
         width = _row_width(count, reads)
-        return Work((out,), (Launch(name, (x, out, count), (width, before, 1), (width, 1, 1)),), kept=kept)
+        return Work((out,), (Launch(name, (x, out, count), (width, before, 1), (width, 1, 1)),))
     blocks = -(-after // _WIDTH)
     width = _WIDTH // reads * _LANES
     places = (count, after, blocks)
-    return Work((out,), (Launch(name, (x, out, *places), (width, before * blocks, 1), (width, 1, 1)),), kept=kept)
+    return Work((out,), (Launch(name, (x, out, *places), (width, before * blocks, 1), (width, 1, 1)),))
 
 
 def _row_width(count: int, reads: int) -> int:
@@ -136,10 +136,9 @@ def _is_transposed(x: torch.Tensor) -> bool:
     return x.movedim(-1, 0).is_contiguous()
 
 
-def _room(x: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+def _room(x: torch.Tensor, *shape: int) -> torch.Tensor:
     """For sums: half precision is summed in float32."""
-    wide = torch.float32 if x.dtype in _FLOATS else x.dtype
-    return torch.empty(shape, dtype=dtype or wide, device="cpu")
+    return empty(shape, torch.float32 if x.dtype in _FLOATS else x.dtype)
 
 
 def _nothing_yet(count: int, filled: int) -> torch.Tensor:
@@ -239,6 +238,6 @@ def _columns_in_blocks(
 
 
 SCANS: dict[str, Describe] = {
-    **{name: lambda call, name=name: _scan(call, name) for name in ("cumsum", "cumprod")},  # type: ignore[misc]
-    **dict.fromkeys(("logcumsumexp", "_logcumsumexp"), lambda call: _scan(call, "logcumsumexp")),
+    **{name: partial(_scan, kernel=name) for name in ("cumsum", "cumprod", "logcumsumexp")},
+    "_logcumsumexp": partial(_scan, kernel="logcumsumexp"),
 }

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import NAMES, operand_to_write
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._elements import NAMES, laid, operand_to_write
 
 _ERRORS, _ERRORS_STRIDED = 7, 10  # the slot of the error buffer of kernels for dense tensors, and for others
 _MOST = 16  # dimensions that a kernel counts
@@ -84,7 +84,7 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     if gradient.dim() != indices.dim() + 1:
         return None
     features = gradient.shape[-1]
-    total = torch.zeros((rows, features), dtype=torch.float32, device="cpu")
+    total = call.zeros((rows, features), torch.float32)
     params = {
         "outer_sizes": list(indices.shape),
         "grad_outer_strides": list(gradient.stride()[:-1]),
@@ -95,13 +95,12 @@ def _embedding_dense_backward(call: Call) -> Work | None:
         "padding_idx": call.given["padding_idx"],
         "scale_grad_by_freq": by_count,
     }
-    counts = torch.zeros(rows, dtype=torch.int32, device="cpu") if by_count else total
+    counts = call.zeros([rows], torch.int32) if by_count else total
     counting = (Launch(count, (indices, counts, params), (indices.numel(),)),) if by_count else ()
     adding = Launch(name, (gradient, indices, counts, total, params), (gradient.numel(),))
-    made = tuple(Made(one, "zeros") for one in ((total, counts) if by_count else (total,)))
-    out = total if gradient.dtype == total.dtype else torch.empty(total.shape, dtype=gradient.dtype, device="cpu")
+    out = total if gradient.dtype == total.dtype else call.empty(total.shape, gradient.dtype)
     copies = () if out is total else ((out, total),)
-    return Work((out,), (*counting, adding), kept=not copies, made=made, copies=copies)
+    return Work((out,), (*counting, adding), copies=copies)
 
 
 def _line(index: torch.Tensor) -> torch.Tensor | None:
@@ -138,8 +137,7 @@ def _index_add(call: Call) -> Work | None:
     of, threads = _INDEX_NAMES[index.dtype], (index.numel(),)
     bounds = (index, index.stride(0), into.shape[dim])
     params: dict[str, Any] = {"ndim": source.dim(), "reduce_dim": dim, "index_stride": index.stride(0)}
-    for word, one in (("self", added), ("source", source)):
-        params |= {f"{word}_strides": one.stride(), f"{word}_sizes": list(one.shape)}
+    params |= laid(self=added, source=source)
     buffers = (added, index, source, params, complex(alpha) if dtype.is_complex else alpha)
     launches = (
         Launch(f"index_check_bounds_{of}", bounds, threads, errors=_CHECK_ERRORS),

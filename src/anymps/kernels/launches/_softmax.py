@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,7 +74,7 @@ def _softmax(call: Call, kernel: str) -> Work | None:
     if not x.dim():
         x = x.view(1)
     dim = call.given["dim"] % x.dim()
-    target = out if out.is_contiguous() else torch.empty(out.shape, dtype=x.dtype, device="cpu")
+    target = out if out.is_contiguous() else call.empty(out.shape, x.dtype)
     plan, ends = _plan(x, dim), f"_{NAMES[x.dtype]}_{'u32' if x.numel() <= MOST_32 else 'u64'}"
     rows = x.numel() // x.shape[dim]
     params: dict[str, Any] = {
@@ -90,7 +91,7 @@ def _softmax(call: Call, kernel: str) -> Work | None:
     if plan.way in ("split", "strided"):
         strided = "strided_" * (plan.way == "strided")
         names = [f"softmax_{strided}partial{ends}", f"{kernel}_{strided}finalize{ends}"]
-        partials = torch.empty((rows, plan.parts, 2), dtype=torch.float32, device="cpu")
+        partials = call.empty((rows, plan.parts, 2), torch.float32)
         buffers: list[tuple[Any, ...]] = [(x, partials, params), (x, target, partials, params)]
     else:
         names, buffers = [f"{kernel}{'_row' * (plan.way == 'row')}{ends}"], [(x, target, params)]
@@ -99,7 +100,4 @@ def _softmax(call: Call, kernel: str) -> Work | None:
     return Work((out,), launches, copies=() if target is out else ((out, target),))
 
 
-SOFTMAX: dict[str, Describe] = {
-    f"_{kernel}": lambda call, kernel=kernel: _softmax(call, kernel)  # type: ignore[misc]
-    for kernel in ("softmax", "log_softmax")
-}
+SOFTMAX: dict[str, Describe] = {f"_{kernel}": partial(_softmax, kernel=kernel) for kernel in ("softmax", "log_softmax")}

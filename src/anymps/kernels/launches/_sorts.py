@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import NAMES, UNSIGNED, empty
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._elements import NAMES, UNSIGNED
 
 _A_THREAD, _LANES, _MOST = 4, 32, 1024
 _MOST_SHORT = 65_536  # numbers of a row that 16 bits count
@@ -33,6 +33,7 @@ class _Rows:
     `chosen` are the first rank that is written and how many; without it all are.
     """
 
+    call: Call
     x: torch.Tensor
     count: int
     strides: tuple[int, int]  # between numbers of a row, between rows
@@ -61,8 +62,8 @@ class _Rows:
         return () if self.chosen is None else (list(self.chosen),)
 
 
-_Passed = tuple[list[Launch], list[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
-"""Launches, the room that they need, and where the values and places of the last one are."""
+_Passed = tuple[list[Launch], tuple[torch.Tensor, torch.Tensor]]
+"""Launches, and where the values and places of the last one are."""
 
 
 def _width(count: int, size: int, rows: int) -> int:
@@ -112,8 +113,8 @@ def _merged(rows: _Rows, width: int, keyed: bool) -> _Passed:
     merge = f"mb_merge_{'uint' if keyed else of}_{end}"
     final = f"mb_merge_final{rows.topk}{key}_{of}_{end}"
     shape = (rows.rows, count)
-    values = [empty(shape, torch.int32 if keyed else dtype) for _ in range(2 if blocks > 1 else 1)]
-    places = [empty(shape, torch.int16 if rows.short else torch.int32) for _ in values]
+    values = [rows.call.empty(shape, torch.int32 if keyed else dtype) for _ in range(2 if blocks > 1 else 1)]
+    places = [rows.call.empty(shape, torch.int16 if rows.short else torch.int32) for _ in values]
     threads, group = (blocks * width, rows.rows, 1), (width, 1, 1)
     stable = "_stable" * (rows.stable and not keyed)
     first = (x, values[0], places[0], count, list(rows.strides), rows.descending)
@@ -128,7 +129,7 @@ def _merged(rows: _Rows, width: int, keyed: bool) -> _Passed:
         more = rows.selection() if last else ()
         launches.append(Launch(final if last else merge, (*given, *more), threads, group))
         tiles, at = 2 * tiles, 1 - at
-    return launches, [*values, *places], found
+    return launches, found
 
 
 def _passes(rows: _Rows) -> _Passed:
@@ -143,10 +144,10 @@ def _passes(rows: _Rows) -> _Passed:
     counts_all = blocks <= _FUSED_BLOCKS and not many
     fused = "fused_" * (not counts_all and blocks <= _FUSED_BLOCKS and blocks**2 * rows.rows <= _FUSED_WORK)
     shape = (rows.rows, count)
-    keys = [empty(shape, x.dtype) for _ in range(2)]
-    places = [empty(shape, torch.int16 if rows.short else torch.int32) for _ in range(2)]
+    keys = [rows.call.empty(shape, x.dtype) for _ in range(2)]
+    places = [rows.call.empty(shape, torch.int16 if rows.short else torch.int32) for _ in range(2)]
     entries = (1 << bits) * blocks
-    counts = empty((rows.rows, entries), torch.int32)
+    counts = rows.call.empty((rows.rows, entries), torch.int32)
     many_groups, group = (blocks * width, rows.rows, 1), (width, 1, 1)
     launches: list[Launch] = []
     found = x, places[0]
@@ -166,7 +167,7 @@ def _passes(rows: _Rows) -> _Passed:
         more = rows.selection() if last else ()
         buffers = (*source, *found, counts, dims, [rows.descending, turn == 0], *more)
         launches.append(Launch(name, buffers, many_groups, group))
-    return launches, [*keys, *places, counts], found
+    return launches, found
 
 
 def _flat(x: torch.Tensor, count: int) -> tuple[torch.Tensor, tuple[int, int]]:
@@ -196,17 +197,17 @@ def _along(
     plain = (1, count)
     results = (values, places)
     if _by_bits(count, x, block, rows):
-        given = _Rows(moved.contiguous(), count, plain, values, places, direct=direct, **settings)
-        launches, room, found = _passes(given)
+        given = _Rows(call, moved.contiguous(), count, plain, values, places, direct=direct, **settings)
+        launches, found = _passes(given)
     else:
         source, strides = _flat(x, count) if last else (moved, plain)
-        given = _Rows(source, count, strides, values, places, direct=direct, **settings)
+        given = _Rows(call, source, count, strides, values, places, direct=direct, **settings)
         if count <= block and (last or chosen is not None):
-            return Work(results, tuple(_single(given, width)), kept=True)
+            return Work(results, tuple(_single(given, width)))
         keyed = x.dtype == torch.float32 and count > block and direct
-        launches, room, found = _merged(given, width, keyed)
+        launches, found = _merged(given, width, keyed)
     if found[0] is values:
-        return Work(results, tuple(launches), kept=True, made=tuple(Made(one, "room") for one in room))
+        return Work(results, tuple(launches))
     copies = tuple((to, one.view(moved.shape).movedim(-1, dim)) for to, one in zip(results, found, strict=True))
     return Work(results, tuple(launches), copies=copies)
 
@@ -221,14 +222,14 @@ def _dim(call: Call, x: torch.Tensor) -> int | None:
     return dim % x.dim() if 1 < x.shape[dim] and x.numel() <= _LONGEST else None
 
 
-def _outs(shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return empty(shape, x.dtype), empty(shape, torch.int64)
+def _outs(call: Call, shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return call.empty(shape, x.dtype), call.empty(shape, torch.int64)
 
 
 def _outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The values and places of one element along `dim`: fresh, or those to write; None if these do not fit."""
     shape = [1 if at == dim else size for at, size in enumerate(x.shape) if at != dim or call.given["keepdim"]]
-    values, places = call.written or _outs(shape, x)
+    values, places = call.written or _outs(call, shape, x)
     for one in call.written if not values.numel() and not places.numel() else ():
         one.resize_(shape)  # the operator is made of its own `out=` form and empty tensors
     fit = all(list(one.shape) == shape and one.is_contiguous() for one in (values, places))
@@ -242,7 +243,7 @@ def _sort(call: Call) -> Work | None:
         return None
     if not torch.empty_like(x, device="meta").is_contiguous():
         return None  # the host sorts into other memory, and copies
-    values, places = _outs(list(x.shape), x)
+    values, places = _outs(call, list(x.shape), x)
     settings = {"descending": call.given["descending"], "stable": bool(call.given.get("stable"))}
     return _along(call, x, dim, values, places, settings)
 
@@ -254,13 +255,13 @@ def _topk(call: Call) -> Work | None:
         return None
     settings = {"descending": call.given["largest"], "stable": False, "chosen": (0, k)}
     moved = x if dim == x.dim() - 1 else x.movedim(dim, -1).contiguous()
-    values, places = _outs([*moved.shape[:-1], k], x)
+    values, places = _outs(call, [*moved.shape[:-1], k], x)
     work = _along(call, moved, moved.dim() - 1, values, places, settings)
     if moved is x:
         return work
     shape = list(x.shape)
     shape[dim] = k
-    results = _outs(shape, x)
+    results = _outs(call, shape, x)
     pairs = zip(results, (values, places), strict=True)
     return Work(results, work.launches, copies=tuple((to, one.movedim(-1, dim)) for to, one in pairs))
 
@@ -287,7 +288,7 @@ def _median(call: Call, ignores_nan: bool) -> Work | None:
         return _along(call, x, dim, values, places, {**settings, "chosen": ((count - 1) // 2, 1)})
     gather = f"median_gather_{NAMES.get(x.dtype)}"
     moved = x.movedim(dim, -1).contiguous()
-    ordered, order = (torch.empty(moved.shape, dtype=dtype, device="cpu") for dtype in (x.dtype, torch.int64))
+    ordered, order = (call.empty(moved.shape, dtype) for dtype in (x.dtype, torch.int64))
     work = _along(call, moved, moved.dim() - 1, ordered, order, settings)
     last = Launch(gather, (ordered, order, values, places, count, ignores_nan), (moved.numel() // count,))
     return Work((values, places), (*work.launches, last))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 from anymps.kernels.launches._reductions import (
     OF_2_13,
@@ -175,25 +175,23 @@ def _encoded(plan: _Plan, op: Op, x: torch.Tensor, out: torch.Tensor) -> Launch:
     return Launch(name, (x, out, params), (plan.outer * width,), (width,))
 
 
-def _room(op: Op, count: int, dtype: torch.dtype) -> torch.Tensor:
+def _room(call: Call, op: Op, count: int, dtype: torch.dtype) -> torch.Tensor:
     """Memory for the results of segments."""
     if op.partial == _THREE:
-        return torch.empty(4 * count, dtype=torch.float32, device="cpu")
-    return torch.empty(count, dtype=dtype, device="cpu")
+        return call.empty([4 * count], torch.float32)
+    return call.empty([count], dtype)
 
 
-def _launches(
-    op: Op, x: torch.Tensor, out: torch.Tensor, partial: torch.dtype
-) -> tuple[list[Launch], list[torch.Tensor]]:
-    """And the room that they need."""
+def _launches(call: Call, op: Op, x: torch.Tensor, out: torch.Tensor, partial: torch.dtype) -> tuple[Launch, ...]:
+    """One, or that of segments and what takes their results together."""
     if not x.is_contiguous():
         order = sorted(range(x.dim()), key=x.stride().__getitem__, reverse=True)
         if x.permute(order).is_contiguous():
             x, out = x.permute(order), out.permute(order)
     plan = _plan(x, out)
     if plan.segments == 1:
-        return [_encoded(plan, op, x, out)], []
-    values = _room(op, out.numel() * plan.segments, partial)
+        return (_encoded(plan, op, x, out),)
+    values = _room(call, op, out.numel() * plan.segments, partial)
     first = replace(op, types=(op.types[0], op.partial), number=0.0)
     if plan.kernel == "_flat" and not x.is_contiguous():
         launch = _gaps(plan, first, x, values)
@@ -204,7 +202,7 @@ def _launches(
     if not joined.kernel:  # the partial results have one dimension
         params = reduction_params(plan.segments, op.number, ((plan.segments,), (1,)), ((1,), (0,)))
         second = replace(second, buffers=(values, out, params))
-    return [launch, second], [values]
+    return launch, second
 
 
 def _gaps(plan: _Plan, op: Op, x: torch.Tensor, values: torch.Tensor) -> Launch:
@@ -226,9 +224,7 @@ def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: t
     if found is None:
         return None
     out, kept = found
-    launches, room = _launches(op, x, kept, partial)
-    own = x is call.given["self"] and launches[0].buffers[0].data_ptr() == x.data_ptr()
-    return Work((out,), tuple(launches), kept=own, made=tuple(Made(one, "room") for one in room))
+    return Work((out,), _launches(call, op, x, kept, partial))
 
 
 def _summed(prefix: str, mean: bool = False) -> Describe:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from anymps.kernels.launches._binary import BINARY
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, result_of, sizes_of, strides_of
 from anymps.kernels.launches._unary import launch_of_one
 
@@ -38,10 +39,10 @@ def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None
     return result_of(call, shape, common, operands)
 
 
-def _work(call: Call, out: torch.Tensor, launch: Launch | None, made: tuple[Made, ...] = ()) -> Work | None:
+def _work(call: Call, out: torch.Tensor, launch: Launch | None) -> Work | None:
     if launch is None or launch.kernel not in call.kernels:
         return None  # nothing is launched for an empty result, so this is where a missing kernel is noticed
-    return Work((out,), (launch,) if out.numel() else (), kept=True, made=made)
+    return Work((out,), (launch,) if out.numel() else ())
 
 
 def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, ...]:
@@ -64,8 +65,8 @@ def _clamp(call: Call) -> Work | None:
         return None
     if low is None or high is None:
         x, bound = call.given["self"], high if low is None else low
-        given = Call(call.operator, {"self": x, "other": bound}, call.written, call.foreign, call.kernels, call.release)
-        return BINARY["minimum" if low is None else "maximum"](given)
+        given = {"self": x, "other": bound}
+        return BINARY["minimum" if low is None else "maximum"](replace(call, given=given))
     return _of_three(call, "clamp", (call.given["self"], low, high))
 
 
@@ -79,10 +80,8 @@ def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number:
     layout = "dense" if all_dense((out, *operands)) else "strided"
     of, end = NAMES[out.dtype], "" if number is None else f"_{NAMES[_number_dtype(out.dtype)]}"
     name = f"{kernel}_{layout}_cast_{of}{end}" if cast else f"{kernel}_{layout}_{of}_{of}{end}"
-    made: tuple[Made, ...] = ()
     if isinstance(number, float):
-        number = torch.tensor(number, dtype=_number_dtype(out.dtype), device="cpu")
-        made = (Made(number, "float", "value"),)
+        number = call.note(torch.tensor(number, dtype=_number_dtype(out.dtype), device="cpu"), "float", "value")
     further: tuple[Any, ...] = () if number is None else (number,)
     threads: tuple[int, ...] = (out.numel(),)
     if layout == "strided":
@@ -93,7 +92,7 @@ def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number:
         further += sizes_and_types if cast else ()
     else:
         further += (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
-    return _work(call, out, Launch(name, (out, *operands, *further), threads), made)
+    return _work(call, out, Launch(name, (out, *operands, *further), threads))
 
 
 def _number_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -145,7 +144,7 @@ def _clamp_one(name: str, kept: str) -> Describe:
 
     def describe(call: Call) -> Work | None:
         given = {"self": call.given["self"], kept: None, name: call.given[name]}
-        return _clamp(Call(call.operator, given, call.written, call.foreign, call.kernels, call.release))
+        return _clamp(replace(call, given=given))
 
     return describe
 
@@ -194,8 +193,8 @@ def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
     if any(one.dtype != first.dtype or one.shape != first.shape or one.is_neg() for one in tensors):
         return None
     name = f"{kernel}_{NAMES.get(first.dtype)}"
-    out = torch.empty(first.shape, dtype=first.dtype, device="cpu")
-    return Work((out,), (Launch(name, (out, *(one.contiguous() for one in tensors)), (out.numel(),)),), kept=True)
+    out = call.empty(first.shape, first.dtype)
+    return Work((out,), (Launch(name, (out, *(one.contiguous() for one in tensors)), (out.numel(),)),))
 
 
 TERNARY: dict[str, Describe] = {

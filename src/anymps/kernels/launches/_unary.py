@@ -19,27 +19,48 @@ _GROUP = (32, 1)
 
 
 @dataclass(frozen=True)
-class _Unary:
-    """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of the tensor.
+class Row:
+    """Which kernel computes elements: `kernel` is its name up to the layout, `operands` their names in its order.
 
-    `number` makes the further argument of a call, `when` says whether a call is one for this kernel.
+    `result` is the dtype that it gives, by that of the operands. `number` makes the further argument of a call, which
+    may be the argument `of` itself; `when` says whether a call is one for this kernel.
     """
 
     kernel: str
     result: Literal["same", "float", "bool"] = "same"
+    operands: tuple[str, ...] = ()
     number: Callable[[Call], Any] | None = None
     when: Callable[[Call], bool] = lambda _: True
+    of: str = ""
+
+    def result_of(self, dtype: torch.dtype) -> torch.dtype:
+        """The dtype of the result from that of all operands."""
+        if self.result == "bool":
+            return torch.bool
+        return torch.float32 if self.result == "float" and not (dtype.is_floating_point or dtype.is_complex) else dtype
 
 
-def _floats(kernel: str) -> _Unary:
-    return _Unary(kernel, "float")
+def described(rows: tuple[Row, ...], describe: Callable[[Call, Row], Work | None]) -> Describe:
+    """By the first row that is for a call."""
+
+    def find(call: Call) -> Work | None:
+        row = next((row for row in rows if row.when(call)), None)
+        return None if row is None else describe(call, row)
+
+    return find
 
 
-def _numbered(kernel: str, name: str) -> _Unary:
-    return _Unary(kernel, number=lambda call: call.given[name])
+def _floats(kernel: str) -> Row:
+    return Row(kernel, "float")
 
 
-def _fields(*names: str) -> Callable[[Call], dict[str, Any]]:
+def argument(name: str) -> Callable[[Call], Any]:
+    """A number of a call."""
+    return lambda call: call.given[name]
+
+
+def fields(*names: str) -> Callable[[Call], dict[str, Any]]:
+    """Several, as a struct."""
     return lambda call: {name: call.given[name] for name in names}
 
 
@@ -94,49 +115,46 @@ _BESSEL = (
     "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 "
     "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1"
 )
-_TABLE: dict[str, tuple[_Unary, ...]] = {
-    **{name: (_Unary(name),) for name in ("bitwise_not", "relu", "silu", "hardswish", "hardsigmoid")},
+_TABLE: dict[str, tuple[Row, ...]] = {
+    **{name: (Row(name),) for name in ("bitwise_not", "relu", "silu", "hardswish", "hardsigmoid")},
     **{name: (_floats(name),) for name in _FLOATS.split()},
     **{f"special_{name}": (_floats(name),) for name in ("entr", "erfcx", "i0e", "i1", "i1e", "spherical_bessel_j0")},
     **{f"special_{name}": (_floats(f"{name}_forward"),) for name in _BESSEL.split()},
-    **{name: (_Unary(name),) for name in ("ceil", "floor")},  # of torch 2.15, as are the next two
-    **{name: (_Unary(name, "bool"),) for name in ("isneginf", "isposinf")},
-    "abs": (_Unary("abs", when=lambda call: not call.given["self"].is_complex()),),
-    "neg": (_Unary("neg"),),
-    "round": (_Unary("round", when=_plain), _numbered("round_decimals", "decimals")),
-    "gelu": (_Unary("gelu", when=is_exact), _Unary("gelu_tanh")),
-    "hardshrink": (_numbered("hardshrink", "lambd"),),
-    "softshrink": (_numbered("softshrink", "lambd"),),
-    "leaky_relu": (_numbered("leaky_relu", "negative_slope"),),
+    **{name: (Row(name),) for name in ("ceil", "floor")},  # of torch 2.15, as are the next two
+    **{name: (Row(name, "bool"),) for name in ("isneginf", "isposinf")},
+    "abs": (Row("abs", when=lambda call: not call.given["self"].is_complex()),),
+    "neg": (Row("neg"),),
+    "round": (Row("round", when=_plain), Row("round_decimals", number=argument("decimals"))),
+    "gelu": (Row("gelu", when=is_exact), Row("gelu_tanh")),
+    "hardshrink": (Row("hardshrink", number=argument("lambd")),),
+    "softshrink": (Row("softshrink", number=argument("lambd")),),
+    "leaky_relu": (Row("leaky_relu", number=argument("negative_slope")),),
     "polygamma": (
-        _Unary("trigamma", "float", when=lambda call: call.given["n"] == 1),
-        _Unary("polygamma", "float", number=lambda call: call.given["n"], when=lambda call: call.given["n"] > 1),
+        Row("trigamma", "float", when=lambda call: call.given["n"] == 1),
+        Row("polygamma", "float", number=argument("n"), when=lambda call: call.given["n"] > 1),
     ),
     "pow": (  # aten/src/ATen/native/mps/operations/UnaryKernel.mm of the pytorch tree
-        _Unary("sqr", when=_to_the(2)),
-        _Unary("reciprocal", when=_to_the(-1)),
-        _Unary("rsqrt", when=_to_the(-0.5)),
-        _Unary("sqrt", when=_to_the(0.5)),
-        _Unary("pow_scalar", number=_power, when=_by_a_number),
+        Row("sqr", when=_to_the(2)),
+        Row("reciprocal", when=_to_the(-1)),
+        Row("rsqrt", when=_to_the(-0.5)),
+        Row("sqrt", when=_to_the(0.5)),
+        Row("pow_scalar", number=_power, when=_by_a_number),
     ),
-    "elu": (_Unary("elu", number=_fields("alpha", "scale", "input_scale")),),
-    **{name: (_Unary(name),) for name in ("mish", "trunc")},
-    "logical_not": (_Unary("logical_not", "bool"),),
-    "softplus": (_Unary("softplus", number=_fields("beta", "threshold")),),
-    "nan_to_num": (_Unary("nan_to_num", number=_finite),),
+    "elu": (Row("elu", number=fields("alpha", "scale", "input_scale")),),
+    **{name: (Row(name),) for name in ("mish", "trunc")},
+    "logical_not": (Row("logical_not", "bool"),),
+    "softplus": (Row("softplus", number=fields("beta", "threshold")),),
+    "nan_to_num": (Row("nan_to_num", number=_finite),),
 }
 _PARAMS = {"alpha": "ELUParams_{}", "beta": "SoftplusParams", "nan": "NanToNumParams_float"}
 """How kernels' names end that take a struct, by its first field."""
 
 
-def _describe(call: Call, row: _Unary) -> Work | None:
+def _describe(call: Call, row: Row) -> Work | None:
     x = next(one for one in call.given.values() if isinstance(one, torch.Tensor))  # releases name it differently
-    natural = torch.float32 if row.result == "float" and not (x.is_floating_point() or x.is_complex()) else x.dtype
-    if row.result == "bool":
-        natural = torch.bool
     if call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
         return None
-    out = result_of(call, x.shape, natural, (x,))
+    out = result_of(call, x.shape, row.result_of(x.dtype), (x,))
     if out is None:
         return None
     number = None if row.number is None else row.number(call)
@@ -146,7 +164,7 @@ def _describe(call: Call, row: _Unary) -> Work | None:
     launch = launch_of_one(call, row.kernel, x, out, number, ends)
     if launch is None:
         return None
-    return Work((out,), (launch,) if out.numel() else (), kept=True)
+    return Work((out,), (launch,) if out.numel() else ())
 
 
 def launch_of_one(
@@ -177,23 +195,15 @@ def _number_types(number: Any, dtype: torch.dtype) -> list[str]:
     return [f"_{one}" for one in (own, "float", "long", "int", "float2")]
 
 
-def _describer(rows: tuple[_Unary, ...]) -> Describe:
-    def describe(call: Call) -> Work | None:
-        row = next((row for row in rows if row.when(call)), None)
-        return None if row is None else _describe(call, row)
-
-    return describe
-
-
 def _log_sigmoid(call: Call) -> Work | None:
     """The second result is for the CPU's backward alone, and empty here."""
-    work = _describe(call, _Unary("log_sigmoid_forward")) if not call.written else None
+    work = _describe(call, Row("log_sigmoid_forward")) if not call.written else None
     if work is None:
         return None
-    return Work((*work.results, work.results[0].new_empty(0)), work.launches)
+    return Work((*work.results, call.empty([0], work.results[0].dtype)), work.launches)
 
 
 UNARY: dict[str, Describe] = {
-    **{name: _describer(rows) for name, rows in _TABLE.items()},
+    **{name: described(rows, _describe) for name, rows in _TABLE.items()},
     "log_sigmoid_forward": _log_sigmoid,
 }

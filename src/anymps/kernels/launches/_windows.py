@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import NAMES, reach
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._elements import NAMES, laid, reach
 
 _LANES, _MOST = 32, 1024  # of a SIMD group; threads of a group
 _A_THREAD = 4  # elements of the innermost dimension: c10::metal::ILP_PER_THREAD
@@ -48,7 +49,7 @@ def _col2im(call: Call) -> Work | None:
     batch, planes = columns.shape[0], columns.shape[1] // (kernel[0] * kernel[1])
     if columns.shape[1] % (kernel[0] * kernel[1]) or columns.shape[2] != windows[0] * windows[1]:
         return None
-    out = torch.empty((batch, planes, height, width), dtype=x.dtype, device="cpu")
+    out = call.empty((batch, planes, height, width), x.dtype)
     first, *inner = columns.stride()
     settings = [list(one) for one in ((height, width), kernel, padding, stride, dilation, windows)]
     across = min(width, _LANES)
@@ -63,10 +64,10 @@ def _unfold_backward(call: Call) -> Work | None:
     name = f"unfold_backward_{NAMES.get(gradient.dtype)}"
     if not call.is_read or not call.makes(gradient) or not shape or 0 in shape:
         return None
-    out = torch.zeros(shape, dtype=gradient.dtype, device="cpu")
+    out = call.zeros(shape, gradient.dtype)
     settings = [call.given["dim"] % len(shape), call.given["size"], call.given["step"], len(shape)]
     buffers = (gradient, out, gradient.stride(), list(shape), out.stride(), settings)
-    return Work((out,), (Launch(name, buffers, (out.numel(),)),), kept=True, made=(Made(out, "zeros"),))
+    return Work((out,), (Launch(name, buffers, (out.numel(),)),))
 
 
 def _group(threads: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -83,10 +84,10 @@ def _line_backward(call: Call) -> Work | None:
         return None
     if list(gradient.shape) != [*x.shape[:-1], x.shape[-1] + sum(padding)]:
         return None
-    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+    out = call.empty(x.shape, x.dtype)
     threads = (x.shape[-1], x.shape[-2], math.prod(x.shape[:-2]))
     buffers = (gradient.contiguous(), out, [x.shape[-1], gradient.shape[-1], *padding])
-    return Work((out,), (Launch(name, buffers, threads),), kept=gradient.is_contiguous())
+    return Work((out,), (Launch(name, buffers, threads),))
 
 
 def _padded(x: torch.Tensor, padding: Sequence[int], mirrors: bool) -> list[int] | None:
@@ -111,7 +112,7 @@ def _edge(call: Call, kind: str, dims: int) -> Work | None:
         return None
     if source.dtype != x.dtype or list(source.shape) != sizes:
         return None
-    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+    out = call.empty(x.shape, x.dtype)
     reaches = [max(reach(one), one.numel()) for one in (out, source)]
     small = max(reaches) <= _MOST_29 and max(map(abs, padding)) < _MOST_29
     name = f"{kind}_pad{dims}d_backward_{NAMES.get(x.dtype)}_{'i32' if small else 'i64'}"
@@ -127,11 +128,7 @@ def _edge(call: Call, kind: str, dims: int) -> Work | None:
     params |= {"left_pad": [*padding[::2], *[0] * (_DENSE - dims)], "channels": x.shape[channels]}
     width, height = out.shape[-1], out.shape[-2] if dims > 1 else 1
     threads = (-(-width // _A_THREAD), height, out.numel() // (width * height))
-    return Work((out,), (Launch(name, (source, out, params), threads, _group(threads)),), kept=True)
-
-
-def _edges(kind: str, dims: int) -> Describe:
-    return lambda call: _edge(call, kind, dims)
+    return Work((out,), (Launch(name, (source, out, params), threads, _group(threads)),))
 
 
 def _each(value: Sequence[int] | int, dims: int) -> list[int]:
@@ -140,25 +137,21 @@ def _each(value: Sequence[int] | int, dims: int) -> list[int]:
     return values * dims if len(values) == 1 else values
 
 
-def _placed(word: str, tensor: torch.Tensor) -> dict[str, list[int]]:
-    return {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
-
-
 def _avg_pool_backward(call: Call) -> Work | None:
     gradient, x = call.given["grad_output"], call.given["self"]
     name = f"avg_pool_backward_{NAMES.get(x.dtype)}"
     if not call.is_read_or_older or not call.makes(gradient, x) or gradient.dtype != x.dtype:
         return None
-    out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
+    out = call.zeros(x.shape, x.dtype)
     size, stride, padding = (_each(call.given[one], _SPACE) for one in ("kernel_size", "stride", "padding"))
     divisor = call.given["divisor_override"]
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": _SPACE}
-    params |= {**_placed("input", out), **_placed("output", gradient)}
+    params |= laid(input=out, output=gradient)
     params |= {"kernel_size": size, "stride": stride or size, "padding": padding}
     params |= {"count_include_pad": call.given["count_include_pad"]}
     params |= {"has_divisor_override": divisor is not None, "divisor_override": divisor or 0}
     launch = Launch(name, (out, gradient, params), (gradient.numel(),))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+    return Work((out,), (launch,))
 
 
 def _adaptive_max_pool2d(call: Call) -> Work | None:
@@ -171,8 +164,8 @@ def _adaptive_max_pool2d(call: Call) -> Work | None:
     name = f"max_pool_{NAMES.get(x.dtype)}"
     strides = [large // small for large, small in zip(sizes, size, strict=True)]
     windows = [large - (small - 1) * step for large, small, step in zip(sizes, size, strides, strict=True)]
-    out = torch.empty((*x.shape[:-2], *size), dtype=x.dtype, device="cpu")
-    places = torch.empty(out.shape, dtype=torch.int64, device="cpu")
+    out = call.empty((*x.shape[:-2], *size), x.dtype)
+    places = call.empty(out.shape, torch.int64)
     params: dict[str, Any] = {
         "dims": x.dim(),
         "pooling_dims": 2,
@@ -184,7 +177,7 @@ def _adaptive_max_pool2d(call: Call) -> Work | None:
     }
     if call.release > (2, 13):  # the kernel then finds each window's ends itself: wheels of torch 2.14.1 and 2.15.0
         params["adaptive"] = True
-    params |= {**_placed("input", x), **_placed("output", out), **_placed("indices", places)}
+    params |= laid(input=x, output=out, indices=places)
     return Work((out, places), (Launch(name, (x, out, places, params), (out.numel(),)),))
 
 
@@ -192,7 +185,11 @@ WINDOWS: dict[str, Describe] = {
     "col2im": _col2im,
     "unfold_backward": _unfold_backward,
     "replication_pad1d_backward": _line_backward,
-    **{f"{kind}_pad{dims}d_backward": _edges(kind, dims) for kind in ("reflection", "replication") for dims in (2, 3)},
+    **{
+        f"{kind}_pad{dims}d_backward": partial(_edge, kind=kind, dims=dims)
+        for kind in ("reflection", "replication")
+        for dims in (2, 3)
+    },
     "avg_pool3d_backward": _avg_pool_backward,
     "adaptive_max_pool2d": _adaptive_max_pool2d,
 }
