@@ -28,7 +28,8 @@ else:
 
 SOURCE = Path(anymps.__file__).parent
 RULES = ("alerts", "device_checks", "families", "faults/faults", "limits", "metal_kernels", "waits")
-TABLES = {"findings/advice/reads", "findings/rules/shaders", "mac/chips", *(f"rules/{name}" for name in RULES)}
+OTHERS = ("findings/advice/reads", "findings/rules/shaders", "mac/chips", "verify/cases/calls")
+TABLES = {*OTHERS, *(f"rules/{name}" for name in RULES)}
 
 
 def fits(value: object, hint: Any) -> bool:
