@@ -28,7 +28,7 @@ else:
 
 SOURCE = Path(anymps.__file__).parent
 RULES = ("alerts", "device_checks", "families", "faults/faults", "limits", "metal_kernels", "waits")
-OTHERS = ("findings/advice/reads", "findings/rules/shaders", "mac/chips", "verify/cases/calls")
+OTHERS = ("findings/advice/reads", "findings/rules/shaders", "mac/chips", "numerics/operators", "verify/cases/calls")
 TABLES = {*OTHERS, *(f"rules/{name}" for name in RULES)}
 
 
