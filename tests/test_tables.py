@@ -28,8 +28,15 @@ else:
 
 SOURCE = Path(anymps.__file__).parent
 RULES = ("alerts", "device_checks", "families", "faults/faults", "limits", "metal_kernels", "waits")
-OTHERS = ("findings/advice/reads", "findings/rules/shaders", "mac/chips", "numerics/operators", "verify/cases/calls")
-TABLES = {*OTHERS, *(f"rules/{name}" for name in RULES)}
+OTHERS = (
+    "commands/help",
+    "findings/advice/reads",
+    "findings/rules/shaders",
+    "mac/chips",
+    "numerics/operators",
+    "verify/cases/calls",
+)
+TABLES = {*OTHERS, "findings/advice/reads", "findings/rules/shaders", *(f"rules/{name}" for name in RULES)}
 
 
 def fits(value: object, hint: Any) -> bool:
