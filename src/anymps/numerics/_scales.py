@@ -17,9 +17,8 @@ import torch
 
 from anymps.numerics._bounds import Bound, Kind, unit_roundoff
 from anymps.numerics._functions import named
-from anymps.numerics._on_cpu import widened
 from anymps.numerics._operations import Operation
-from anymps.numerics._reference import Change, compute, tensors_in, wide_arguments
+from anymps.numerics._reference import Change, compute, tensors_in, wide_arguments, widened
 
 SAMPLES: Final = 4
 

@@ -14,7 +14,7 @@ import torch
 
 from anymps.numerics._bounds import gamma, unit_roundoff
 from anymps.numerics._functions import named
-from anymps.numerics._on_cpu import widened
+from anymps.numerics._reference import widened
 
 _ALONG_AXIS: Final = named("chosen_along_axis") | named("places_alone")
 _POOLS: Final = named("pools")
