@@ -31,7 +31,11 @@ RULES = (
     *("alerts", "device_checks", "dtypes", "families", "faults/faults", "limits", "metal_dtypes", "metal_kernels"),
     "waits",
 )
-TABLES = {"findings/advice/reads", "findings/rules/shaders", "mac/chips", *(f"rules/{name}" for name in RULES)}
+OTHERS = (
+    *("commands/help", "findings/advice/reads", "findings/rules/shaders", "mac/chips", "numerics/operators"),
+    "verify/cases/calls",
+)
+TABLES = {*OTHERS, *(f"rules/{name}" for name in RULES)}
 
 
 def fits(value: object, hint: Any) -> bool:

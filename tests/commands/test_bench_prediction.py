@@ -5,9 +5,8 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._prediction import Prediction, predict
-from anymps.commands.bench._session import recorded_steps
+from anymps.commands.bench._session import bench_text, recorded_steps
 from anymps.record import Recording
 from anymps.train.timing import Comparison, Run, Timing
 from commands.test_bench import follows_the_schema

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from anymps.commands import _commands, main
-from anymps.commands._help import _GROUPS, EXAMPLES
+from anymps.commands._help import help_table
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
@@ -26,6 +26,7 @@ def commands(group: click.Group, *path: str) -> Iterator[tuple[str, click.Comman
 
 
 COMMANDS = dict(commands(_commands))
+EXAMPLES = help_table()["examples"]
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
@@ -85,4 +86,4 @@ def test_a_short_list_of_options_has_none(capsys: pytest.CaptureFixture[str]) ->
 def test_groups_name_options_that_exist() -> None:
     """An option that is gone leaves its group."""
     names = {option.name for command in COMMANDS.values() for option in command.params}
-    assert {name for group in _GROUPS.values() for name in group} <= names
+    assert {name for group in help_table()["groups"].values() for name in group} <= names

@@ -202,18 +202,64 @@ def test_classes_of_the_script_can_be_pickled(runner: Runner) -> None:
     )
 
 
-def test_standard_input_is_the_scripts(runner: Runner) -> None:
-    """The script reads what was meant for it."""
-    assert runner.both(runner.write("print(input() + input())\n"), stdin="a\nb\n").out == "ab\n"
+EXITS = (
+    "sys.exit()",
+    "sys.exit(None)",
+    "sys.exit(0)",
+    "sys.exit(7)",
+    "sys.exit(True)",
+    "sys.exit(-1)",
+    "sys.exit(256)",
+)
+TEXTS = ("sys.exit('a text')", "sys.exit(2.5)", "raise SystemExit([1, 2])")
+LATE = """
+import threading
+gate = threading.Event()
+def late():
+    gate.wait()
+    print('late', flush=True)
+threading.Thread(target=late).start()
+threading.Timer(0.2, gate.set).start()
+"""
 
 
 @pytest.mark.parametrize(
-    "code",
-    ["sys.exit()", "sys.exit(None)", "sys.exit(0)", "sys.exit(7)", "sys.exit(True)", "sys.exit(-1)", "sys.exit(256)"],
+    ("code", "out", "ending"),
+    [
+        pytest.param("print(input() + input())", "ab\n", {"status": 0}, id="standard input"),
+        *((f"print('x')\n{code}", "x\n", {}) for code in EXITS),
+        *((code, "", {"status": 1}) for code in TEXTS),
+        pytest.param("x = = 1", "", {"exception": "SyntaxError"}, id="syntax"),
+        pytest.param(
+            "sys.excepthook = lambda *a: print('hook', a[0].__name__, a[2].tb_lineno)\n1 / 0",
+            "hook ZeroDivisionError 3\n",
+            {"status": 1},
+            id="hook of rich and IPython",
+        ),
+        pytest.param("import atexit\nx = 5\natexit.register(lambda: print(x))", "5\n", {"status": 0}, id="atexit"),
+        pytest.param(LATE, "late\n", {"status": 0}, id="threads"),
+        pytest.param("print('x', flush=True)\nos._exit(5)", "x\n", {"status": 5, "how": "os._exit"}, id="os._exit"),
+        pytest.param(
+            "import signal\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(9))\n"
+            "os.kill(os.getpid(), signal.SIGTERM)\nwhile True: pass",
+            "",
+            {"status": 9},
+            id="handler of SIGTERM",
+        ),
+        pytest.param(
+            "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(2) as pool:\n"
+            "    print(pool.map(abs, [-1, -2, 3]))",
+            "[1, 2, 3]\n",
+            {"status": 0},
+            id="forked pool",
+        ),
+    ],
 )
-def test_exit_codes(runner: Runner, code: str) -> None:
-    """`sys.exit` ends us as it ends python."""
-    runner.both(runner.write(f"import sys\nprint('before')\n{code}\n"))
+def test_a_script_ends_as_under_python(runner: Runner, code: str, out: str, ending: dict[str, object]) -> None:
+    """With the same output, status and traceback, and one report behind it."""
+    result = runner.both(runner.write(f"import os, sys\n{code}\n"), stdin="a\nb\n")
+    assert result.out == out
+    assert ending.items() <= result.ending.items()
 
 
 @pytest.mark.parametrize(
@@ -228,14 +274,6 @@ def test_exit_with_a_text_that_cannot_be_said(runner: Runner, code: str) -> None
     script = runner.write(f"import sys\n{code}\n")
     theirs, ours = runner.python(script), runner.ours(script)
     assert (ours.status, ours.out) == (theirs.status, theirs.out) == (1, "")
-
-
-@pytest.mark.parametrize("code", ["sys.exit('a text')", "sys.exit(2.5)", "raise SystemExit([1, 2])"])
-def test_exit_with_a_text(runner: Runner, code: str) -> None:
-    """`sys.exit` with something that is no number prints it on stderr, and the status is 1."""
-    result = runner.both(runner.write(f"import sys\n{code}\n"))
-    assert result.status == 1
-    assert result.ending == {"status": 1}
 
 
 def test_traceback_has_no_frames_of_ours(runner: Runner) -> None:
@@ -265,19 +303,6 @@ def test_traceback_has_no_frames_of_ours(runner: Runner) -> None:
     }
 
 
-def test_syntax_error(runner: Runner) -> None:
-    """A script that does not compile prints python's own message."""
-    assert runner.both(runner.write("x = = 1\n")).ending["exception"] == "SyntaxError"
-
-
-def test_excepthook_of_the_script(runner: Runner) -> None:
-    """An exception goes through the script's own `sys.excepthook` (rich and IPython set one)."""
-    script = runner.write(
-        "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__, a[2].tb_lineno)\n1 / 0\n"
-    )
-    assert runner.both(script).out == "hook ZeroDivisionError 3\n"
-
-
 def test_error_while_a_parent_package_is_imported(runner: Runner) -> None:
     """A package that fails on import is a failure of the script's, with its traceback, not a missing module."""
     runner.write("import not_there_at_all\n", "package/__init__.py")
@@ -288,27 +313,6 @@ def test_error_while_a_parent_package_is_imported(runner: Runner) -> None:
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[1].startswith(f'  File "{runner.directory}/package/__init__.py", line 1')
     assert lines[-2:] == ["ModuleNotFoundError: No module named 'not_there_at_all'", "REPORT"]
-
-
-def test_threads_belong_to_the_run(runner: Runner) -> None:
-    """The report comes after threads that outlive the main one, as python waits for them too."""
-    script = runner.write(
-        "import threading\n"
-        "gate = threading.Event()\n"
-        "def late():\n"
-        "    gate.wait()\n"
-        "    print('late', flush=True)\n"
-        "threading.Thread(target=late).start()\n"
-        "threading.Timer(0.2, gate.set).start()\n"
-    )
-    assert runner.both(script).out == "late\n"
-
-
-def test_atexit_runs_after_the_main_part(runner: Runner) -> None:
-    """Functions registered with `atexit` run, and still find the script's names."""
-    assert (
-        runner.both(runner.write("import atexit\nx = 5\natexit.register(lambda: print('exit', x))\n")).out == "exit 5\n"
-    )
 
 
 def test_keyboard_interrupt(runner: Runner) -> None:
@@ -343,25 +347,6 @@ def test_sigterm_keeps_the_recording(runner: Runner) -> None:
     assert ours.notes == [["start"], ["keep", {"status": 143, "how": "SIGTERM"}]]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_sigterm_handler_of_the_script(runner: Runner) -> None:
-    """A handler that the script installs is used in place of ours."""
-    script = runner.write(
-        "import os, signal, sys\n"
-        "signal.signal(signal.SIGTERM, lambda *a: sys.exit(9))\n"
-        "os.kill(os.getpid(), signal.SIGTERM)\n"
-        "while True: pass\n"
-    )
-    assert runner.both(script).status == 9
-
-
-def test_os_exit(runner: Runner) -> None:
-    """`os._exit` skips python's clean-up, but not the report; it is told from an ordinary end."""
-    result = runner.both(runner.write("import os\nprint('x', flush=True)\nos._exit(5)\n"))
-    assert result.status == 5
-    assert result.ending == {"status": 5, "how": "os._exit"}
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     "end",
@@ -377,18 +362,6 @@ def test_forked_children_leave_the_recording_alone(runner: Runner, end: str) -> 
             f"    {end}\n"
             "else:\n"
             "    print(os.waitpid(child, 0)[1])\n"
-        )
-    )
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_pool(runner: Runner) -> None:
-    """Workers of multiprocessing that are forked and terminated leave one report, the parent's."""
-    runner.both(
-        runner.write(
-            "import multiprocessing\n"
-            "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
-            "    print(pool.map(abs, [-1, -2, 3]))\n"
         )
     )
 

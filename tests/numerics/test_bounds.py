@@ -57,11 +57,23 @@ def test_unit_roundoff() -> None:
         ("aten::native_batch_norm", [], (), 1),
         ("aten::native_layer_norm", [(8, 3, 5), (5,)], (8, 3, 5), 15),
         ("aten::native_layer_norm", [], (), 1),
+        ("aten::einsum", [(2, 9), (4, 3)], (), 9),
+        ("aten::scatter_add", [(2, 9), (4, 3)], (), 18),
+        ("aten::prod", [(0, 3)], (3,), 1),
+        ("aten::sum", [(3, 4), (2,)], (0,), 12),
+        ("aten::convolution", [(1, 4), (5, 6, 7)], (), 42),
+        ("aten::convolution", [(1, 4), (6, 5, 7)], (), 42),
+        ("aten::convolution_backward", [(2, 32, 6), (2, 16, 8), (16, 32, 3)], (2, 16, 8), 96),
+        ("aten::convolution_backward", [(0, 32, 6), (2, 16, 8), (16, 32, 3)], (16, 32, 3), 1),
+        ("aten::scaled_dot_product_attention", [(5,), (7, 3)], (), 12),
+        ("aten::native_batch_norm", [(8, 0, 5)], (), 1),
+        ("aten::native_group_norm", [(8, 2, 3)], (), 6),
     ],
 )
 def test_sums_are_as_long_as_the_shapes_say(
     operator: str, shapes: list[tuple[int, ...]], result: tuple[int, ...], terms: int
 ) -> None:
+    """At least one; of shapes that do not fit, as long as anything could be."""
     bound = bound_of(operator, torch.float32, shapes, result)
     assert bound.kind is Kind.SUM
     assert bound.terms == terms

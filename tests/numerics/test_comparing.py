@@ -28,6 +28,13 @@ def compared(name: str, arguments: Sequence[Any], found: Any) -> Wrong | None:
     return Comparison(known, (*arguments, *rest), results, mpsgraph=False).wrong()
 
 
+def wrong(name: str, arguments: Sequence[Any], found: Any) -> Wrong:
+    """The same of results that are wrong."""
+    told = compared(name, arguments, found)
+    assert told is not None
+    return told
+
+
 @pytest.fixture
 def x() -> torch.Tensor:
     return torch.randn(40, 60, generator=torch.Generator().manual_seed(1)) * 3
@@ -59,32 +66,27 @@ def test_half_precision_is_judged_by_its_own_digits(x: torch.Tensor, dtype: torc
     half = x.to(dtype)
     assert compared("mm", (half, half.t()), half @ half.t()) is None
     assert compared("silu", (half,), functional.silu(half)) is None
-    wrong = compared("silu", (half,), functional.silu(half) * 1.1)
-    assert wrong is not None
-    assert wrong.dtype is dtype
+    told = wrong("silu", (half,), functional.silu(half) * 1.1)
+    assert told.dtype is dtype
 
 
 def test_a_product_with_one_wrong_element(x: torch.Tensor) -> None:
     found = x @ x.t()
     found[3, 4] += 0.01
-    wrong = compared("mm", (x, x.t()), found)
-    assert wrong is not None
-    assert (wrong.difference.index, wrong.difference.wrong) == ((3, 4), 1)
-    assert wrong.bound.words.startswith("float32 sums of 60 numbers: 3.7e-06 times the sum")
+    told = wrong("mm", (x, x.t()), found)
+    assert (told.difference.index, told.difference.wrong) == ((3, 4), 1)
+    assert told.bound.words.startswith("float32 sums of 60 numbers: 3.7e-06 times the sum")
 
 
 def test_digits_lost_by_a_formula(x: torch.Tensor) -> None:
     """`1 - erf(x)` for `erfc`, `abs` by way of float32, `sqrt(x² + y²)` for `hypot`."""
-    lost = compared("erfc", (x,), 1 - x.erf())
-    assert lost is not None
+    lost = wrong("erfc", (x,), 1 - x.erf())
     assert lost.difference.loudness is Loudness.NUMBER
     large = torch.tensor([2**40 + 1, -5])
-    wrong = compared("abs", (large,), large.float().abs().long())
-    assert wrong is not None
-    assert (wrong.difference.expected, wrong.difference.found) == (2**40 + 1, 2**40)
+    told = wrong("abs", (large,), large.float().abs().long())
+    assert (told.difference.expected, told.difference.found) == (2**40 + 1, 2**40)
     far = torch.tensor([1e30])
-    overflowed = compared("hypot", (far, far), (far * far + far * far).sqrt())
-    assert overflowed is not None
+    overflowed = wrong("hypot", (far, far), (far * far + far * far).sqrt())
     assert overflowed.difference.loudness is Loudness.NOT_FINITE
 
 
@@ -116,9 +118,8 @@ def test_any_of_several_equal_numbers_may_be_chosen() -> None:
 def test_only_integers_have_ends_that_a_float_may_pass(name: str, arguments: tuple[torch.Tensor, ...]) -> None:
     """Wrong results of other dtypes are wrong."""
     right = getattr(torch, name.partition(".")[0])(*arguments)
-    wrong = compared(name, arguments, ~right if right.dtype is torch.bool else right + 1)
-    assert wrong is not None
-    assert wrong.difference.wrong == 2
+    told = wrong(name, arguments, ~right if right.dtype is torch.bool else right + 1)
+    assert told.difference.wrong == 2
 
 
 @pytest.mark.parametrize(
@@ -175,9 +176,8 @@ def test_which_places_of_a_pool_are_right() -> None:
 
 def test_in_place_operators_are_computed_from_what_was_there_before(x: torch.Tensor) -> None:
     assert compared("add_.Tensor", (x, x, 1), [2 * x]) is None
-    wrong = compared("add_.Tensor", (x, x, 1), [3 * x])
-    assert wrong is not None
-    assert wrong.difference.wrong == x.numel()
+    told = wrong("add_.Tensor", (x, x, 1), [3 * x])
+    assert told.difference.wrong == x.numel()
     assert torch.equal(x, x)
 
 
@@ -191,22 +191,19 @@ def test_a_kernel_may_round_a_number_of_python_or_its_reciprocal() -> None:
     assert (off.abs() > 2 * 2**-24).any()  # too far from what the rounded number gives
     assert compared("div.Tensor", (x, number), x / rounded) is None
     assert compared("div.Tensor", (x, number), by_cuda) is None
-    wrong = compared("div.Tensor", (x, number), by_cuda * (1 + 2**-20))
-    assert wrong is not None
-    assert wrong.difference.wrong == x.numel()
+    told = wrong("div.Tensor", (x, number), by_cuda * (1 + 2**-20))
+    assert told.difference.wrong == x.numel()
 
 
 def test_a_factor_of_an_addition_is_rounded_before_the_sum() -> None:
     """Of the largest input, twice as far as without it."""
     x, y = torch.tensor([1.0, 1024.0]), torch.tensor([1.0, -1024.0])
     far = torch.tensor([2.0**-19, 0.0])
-    wrong = compared("add.Tensor", (x, y, 1), x + y + far)
-    assert wrong is not None
-    assert (wrong.bound.relative, wrong.bound.of_input) == (2.0**-23, False)
-    wrong = compared("add.Tensor", (x, y, 0.5), x + 0.5 * y + far)
-    assert wrong is not None
-    assert (wrong.bound.relative, wrong.bound.of_input) == (2.0**-22, True)
-    assert wrong.difference.index == (0,)
+    told = wrong("add.Tensor", (x, y, 1), x + y + far)
+    assert (told.bound.relative, told.bound.of_input) == (2.0**-23, False)
+    told = wrong("add.Tensor", (x, y, 0.5), x + 0.5 * y + far)
+    assert (told.bound.relative, told.bound.of_input) == (2.0**-22, True)
+    assert told.difference.index == (0,)
     large = torch.tensor([0.0, 2.0**-12])
     assert compared("add.Tensor", (x, y, 0.5), x + 0.5 * y + large) is None
     assert compared("add.Tensor", (x, y, 0.5), x + 0.5 * y + 3 * large) is not None
@@ -221,9 +218,8 @@ def test_the_dtype_of_a_bound_is_the_coarsest_that_takes_part() -> None:
         (single, single, torch.float32),
         (single, single.to(torch.complex64), torch.complex64),
     ):
-        wrong = compared("mul.Tensor", (left, right), left * right + 9)
-        assert wrong is not None
-        assert wrong.bound.dtype is dtype
+        told = wrong("mul.Tensor", (left, right), left * right + 9)
+        assert told.bound.dtype is dtype
 
 
 def test_of_several_wrong_results_the_loudest_is_told() -> None:
@@ -231,38 +227,31 @@ def test_of_several_wrong_results_the_loudest_is_told() -> None:
     x = torch.tensor([[1.0, 2.0, 4.0]])
     values, places = x.max(1)
     for found, place in (([values + 1, places], 0), ([values, places + 1], 1), ([values + 1, places + 1], 0)):
-        wrong = compared("max.dim", (x, 1, False), found)
-        assert wrong is not None
-        assert (wrong.place, wrong.shape) == (place, (1,))
-        assert wrong.dtype is (torch.int64 if place else torch.float32)
-    wrong = compared("var_mean.correction", (x, [1]), [x.var(1) + 1, x.mean(1) * torch.nan])
-    assert wrong is not None
-    assert (wrong.place, wrong.difference.loudness) == (1, Loudness.NOT_FINITE)
+        told = wrong("max.dim", (x, 1, False), found)
+        assert (told.place, told.shape) == (place, (1,))
+        assert told.dtype is (torch.int64 if place else torch.float32)
+    told = wrong("var_mean.correction", (x, [1]), [x.var(1) + 1, x.mean(1) * torch.nan])
+    assert (told.place, told.difference.loudness) == (1, Loudness.NOT_FINITE)
     assert compared("max.dim", (x, 1, False), [values.expand(2), places]) is None  # other sizes say something else
 
 
 def test_a_list_of_tensors(x: torch.Tensor) -> None:
     tensors = [x, x + 1]
     assert compared("_foreach_mul_.Scalar", (tensors, 2.0), [2 * x, 2 * x + 2]) is None
-    wrong = compared("_foreach_mul_.Scalar", (tensors, 2.0), [2 * x, 2 * x])
-    assert wrong is not None
-    assert wrong.place == 1
+    told = wrong("_foreach_mul_.Scalar", (tensors, 2.0), [2 * x, 2 * x])
+    assert told.place == 1
 
 
 def test_subnormal_numbers_taken_for_zero_are_told_apart() -> None:
     small = torch.tensor([1e-40, 1.0])
-    wrong = compared("mul.Tensor", (small, torch.tensor([1.0, 2.0])), torch.tensor([0.0, 2.0]))
-    assert wrong is not None
-    assert wrong.difference.loudness is Loudness.FLUSHED
-    root = compared("sqrt", (small,), torch.tensor([0.0, 1.0]))  # the inputs were zero for it
-    assert root is not None
+    told = wrong("mul.Tensor", (small, torch.tensor([1.0, 2.0])), torch.tensor([0.0, 2.0]))
+    assert told.difference.loudness is Loudness.FLUSHED
+    root = wrong("sqrt", (small,), torch.tensor([0.0, 1.0]))  # the inputs were zero for it
     assert root.difference.loudness is Loudness.FLUSHED
     two = torch.tensor([1e-40, -1e-40])
-    ordered = compared("sort.stable", (two, True), [two, torch.tensor([0, 1])])  # equal for it, and moved
-    assert ordered is not None
+    ordered = wrong("sort.stable", (two, True), [two, torch.tensor([0, 1])])  # equal for it, and moved
     assert ordered.difference.loudness is Loudness.FLUSHED
-    after = compared("nextafter", (small[:1], small[:1] * 2), small[:1] * 2)  # the second where both are equal
-    assert after is not None
+    after = wrong("nextafter", (small[:1], small[:1] * 2), small[:1] * 2)  # the second where both are equal
     assert after.difference.loudness is Loudness.FLUSHED
 
 
@@ -344,9 +333,8 @@ def test_the_error_of_the_cpu_is_allowed_where_it_is_alone(x: torch.Tensor, monk
 
     monkeypatch.setattr(_comparing, "compute", computing)
     right[3, 4] += 0.5
-    wrong = compared("mm", (x, x.t()), right)
-    assert wrong is not None
-    assert wrong.difference.index == (3, 4)
+    told = wrong("mm", (x, x.t()), right)
+    assert told.difference.index == (3, 4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -363,14 +351,12 @@ def test_a_step_is_judged_by_how_far_it_goes(dtype: torch.dtype) -> None:
     _, stepped = compute(known, same_arguments(known, (*call, None, None)))
     assert not torch.equal(stepped[0], p)
     assert compared("_fused_adamw_", call, stepped) is None
-    wrong = compared("_fused_adamw_", call, [p, *stepped[1:]])
-    assert wrong is not None
-    assert wrong.place == 0
+    told = wrong("_fused_adamw_", call, [p, *stepped[1:]])
+    assert told.place == 0
     if dtype is torch.float32:
-        assert wrong.difference.share > 0.7  # the others' moments are nearly 0
-        assert wrong.bound.words == "2.4e-07 times the number before the float32 step, and 3e-05 times its change"
-    still = compared("_fused_adamw_", call, [*stepped[:3], moments[1]])
-    assert still is not None
+        assert told.difference.share > 0.7  # the others' moments are nearly 0
+        assert told.bound.words == "2.4e-07 times the number before the float32 step, and 3e-05 times its change"
+    still = wrong("_fused_adamw_", call, [*stepped[:3], moments[1]])
     assert still.place == 3
 
 
@@ -381,9 +367,8 @@ def test_memory_that_a_step_has_not_set_is_no_scale() -> None:
     call = ([p], [gradient], [unset], 0.0, 0.9, 0.1, 0.0, False, False, True)
     right = [p - 0.1 * gradient, gradient, gradient]
     assert compared("_fused_sgd_", call, right) is None
-    wrong = compared("_fused_sgd_", call, [*right[:2], gradient * (1 + 1e-4)])
-    assert wrong is not None
-    assert (wrong.place, wrong.difference.wrong) == (2, 3)
+    told = wrong("_fused_sgd_", call, [*right[:2], gradient * (1 + 1e-4)])
+    assert (told.place, told.difference.wrong) == (2, 3)
 
 
 def test_a_stable_sort_keeps_the_order_of_equal_numbers() -> None:
@@ -394,9 +379,8 @@ def test_a_stable_sort_keeps_the_order_of_equal_numbers() -> None:
     assert compared("sort.stable", (tied, False), [ordered, other]) is None
     assert compared("sort.stable", (tied, True), [ordered, torch.tensor([1, 3, 0, 2])]) is None
     assert compared("argsort.stable", (tied, True), torch.tensor([1, 3, 0, 2])) is None
-    wrong = compared("sort.stable", (tied, True), [ordered, other])
-    assert wrong is not None
-    assert (wrong.place, wrong.difference.wrong) == (1, 2)
+    told = wrong("sort.stable", (tied, True), [ordered, other])
+    assert (told.place, told.difference.wrong) == (1, 2)
     assert compared("argsort.stable", (tied, True), other) is not None
 
 
@@ -412,9 +396,8 @@ def test_half_precision_is_added_up_in_float32(x: torch.Tensor, name: str, dtype
     right = [result.to(dtype) for result in wide]
     assert compared(name, call, right) is None
     off = [right[0] * (1 + 4 * torch.finfo(dtype).eps), *right[1:]]
-    wrong = compared(name, call, off)
-    assert wrong is not None
-    assert wrong.difference.share > 0.9
+    told = wrong(name, call, off)
+    assert told.difference.share > 0.9
 
 
 def test_a_graph_of_apples_may_add_up_in_half_precision() -> None:
@@ -434,9 +417,8 @@ def test_a_cross_product_is_two_products(x: torch.Tensor) -> None:
     assert compared("linalg_cross", (one.t(), other.t(), 0), found.t()) is None
     near = one + 1e-4 * other
     assert compared("linalg_cross", (one, near), torch.linalg.cross(one, near)) is None
-    wrong = compared("linalg_cross", (one, other), found * (1 + 2**-16))
-    assert wrong is not None
-    assert wrong.difference.share > 0.9
+    told = wrong("linalg_cross", (one, other), found * (1 + 2**-16))
+    assert told.difference.share > 0.9
 
 
 def test_functions_of_subnormal_numbers_are_metals_own() -> None:
@@ -474,11 +456,9 @@ def test_rounding_decides_whether_a_factorisation_ends(upper: bool) -> None:
     right = torch.stack((broken, torch.eye(8)))
     ends = torch.tensor([8, 0], dtype=torch.int32)
     assert compared("linalg_cholesky_ex", (both, upper), [right, ends]) is None
-    wrong = compared("linalg_cholesky_ex", (both, upper), [right, ends.flip(0)])
-    assert wrong is not None
-    assert (wrong.place, wrong.difference.index) == (1, (1,))
-    early = compared("linalg_cholesky_ex", (both, upper), [right, ends - 5 * (ends > 0)])
-    assert early is not None
+    told = wrong("linalg_cholesky_ex", (both, upper), [right, ends.flip(0)])
+    assert (told.place, told.difference.index) == (1, (1,))
+    wrong("linalg_cholesky_ex", (both, upper), [right, ends - 5 * (ends > 0)])
     negative = -torch.eye(3)
     assert compared("linalg_cholesky_ex", (negative,), [negative, torch.tensor(0, dtype=torch.int32)]) is not None
 
@@ -491,6 +471,5 @@ def test_the_logarithm_of_a_length_near_one(name: str, base: float) -> None:
     scale = torch.tensor(base).log()
     found = torch.complex(z.abs().log() / scale, z.angle() / scale)
     assert compared(name, (z,), found) is None
-    wrong = compared(name, (z,), found + 2e-6)
-    assert wrong is not None
-    assert wrong.difference.wrong == 2000
+    told = wrong(name, (z,), found + 2e-6)
+    assert told.difference.wrong == 2000

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from anymps.commands import _verify, main
-from anymps.verify import Answers, ask, read_answers, write_answers
+from anymps.verify import KINDS, Answers, ask, read_answers, write_answers
 from processes import SOURCE_ROOT
 
 from .answering import answers
@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def ask(kinds: Sequence[str], minutes: float, **more: Any) -> Answers:
         calls.append({"kinds": kinds, "minutes": minutes, "mac": more.get("mac"), "wanted": more.get("wanted")})
-        more["tell"]("waits: 1 of 2")
+        more["tell"](KINDS["waits"])
         if "keep" in more:
             more["keep"](some(True))
         return some(True)
@@ -87,7 +87,7 @@ def test_read_agrees(asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest
         "They agree everywhere.\n"
     )
     (call,) = asked
-    assert call["mac"] == "Apple M3 Pro 18-core 18GB, macOS 26.4"
+    assert call["mac"] == "M3 Pro 18-core 18GB, macOS 26.4"
     assert call["wanted"] == {"waits": ["item", "clone"]}
 
 

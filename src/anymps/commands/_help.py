@@ -2,96 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import click
 
-EXAMPLES: Final = {
-    "": (
-        ('anymps run --mac "M1 8GB" train.py', "what would this Mac do?"),
-        ("anymps fix train.py", "print a patch for what it finds"),
-        ("anymps plan train.py", "which Macs does it fit on, and how fast?"),
-    ),
-    "bench": (
-        ("anymps bench train.py", "time the optimizer steps of a script"),
-        ("anymps bench model.py:forward --device cpu,mps", "compare a function on two devices"),
-    ),
-    "compare": (
-        ("anymps compare train.py", "the CPU against mps"),
-        ("anymps compare --of 2.13 --with 2.15 train.py", "the kernels of two releases"),
-    ),
-    "convert": (
-        ("anymps convert model.pt model-mps.pt", "the same format"),
-        ("anymps convert --to safetensors model.pt model.safetensors", "another format"),
-    ),
-    "coverage": (("anymps coverage take", ""), ("anymps coverage --torch 2.15 '*pool*'", "in another release")),
-    "diff": (("anymps diff before.anymps after.anymps", "for CI: exits with 1 if something is worse"),),
-    "doctor": (("anymps doctor", ""),),
-    "explain": (
-        ("anymps explain MPS201", "one rule"),
-        ("anymps explain", "all rules"),
-    ),
-    "fix": (
-        ("anymps fix train.py --epochs 1", "print the patch"),
-        ("anymps fix --write train.py --epochs 1", "apply it"),
-    ),
-    "join": (("anymps join -o all.anymps rank0.anymps rank1.anymps", "two ranks of a training"),),
-    "join-manifests": (("anymps join-manifests --into mps.toml shard1.toml shard2.toml", ""),),
-    "kernels": (("anymps kernels add --download", "those of the installed torch, from its macOS wheel"),),
-    "kernels add": (("anymps kernels add --download --torch 2.15", ""),),
-    "kernels list": (("anymps kernels list 'add_dense_*'", "names that match"),),
-    "kernels remove": (("anymps kernels remove --torch 2.15", ""),),
-    "kernels show": (("anymps kernels show fused_adamw_float_float", ""),),
-    "plan": (
-        ("anymps plan train.py", "which Mac?"),
-        ('anymps plan --mac "M4 Pro 24GB" --what-if batch=8,bf16 train.py', "one Mac, and a change"),
-    ),
-    "report": (
-        ("anymps report", "the last run"),
-        ("anymps report --format html --output run.html run.anymps", "a page"),
-    ),
-    "run": (
-        ('anymps run --mac "M3 Pro 18GB" train.py --epochs 1', "with arguments of the script"),
-        ("anymps run --report html=report.html train.py", "a page to read and to send"),
-        ("anymps run --fail-on warning train.py", "for CI"),
-    ),
-    "verify": (
-        ("anymps verify", "on a Mac: writes mac-answers.json.gz"),
-        ("anymps verify --read mac-answers.json.gz", "where this device differs from that Mac"),
-    ),
-}
-"""A command line, and what it is for, by command; the empty name is `anymps` itself."""
-
-EXIT_CODES: Final = (
-    ("0", "", "success"),
-    ("0", "run bench", "the script's own exit code is passed on unchanged"),
-    ("1", "run bench", "the script or function ended with an exception"),
-    ("1", "doctor", "no mps device is possible"),
-    ("1", "diff", "new findings of the severity of --fail-on or higher"),
-    ("1", "compare", "the numbers diverge, or the script fails in one of the runs"),
-    ("1", "verify", "with --read, the answers differ from the file's"),
-    ("2", "", "wrong usage, or something is missing (a file, a Mac, a compiler, a torch) or cannot be written"),
-    ("2", "plan bench", "the script cannot be planned or timed"),
-    ("2", "compare", "the script fails in both runs"),
-    ("2", "convert", "the checkpoint cannot be converted"),
-    ("3", "run report", "findings, with --fail-on, in a script that ended with 0"),
-    ("4", "run compare", "nothing ran on mps in a script that ended with 0, without --allow-unused"),
-    ("70", "", "a bug in anymps: please report its traceback"),
-    ("130", "", "interrupted (Ctrl-C)"),
-)
-"""Each code, the commands that end with it (all where none is named), and what it means."""
-
-_GROUPS: Final = {
-    "Options": (),
-    "Mac": ("mac", "macs", "against", "torch", "require", "fallback", "kernels"),
-    "Report": ("reports", "report", "verbose", "live", "record", "form", "output", "json"),
-    "CI": ("fail_on", "worse", "baseline", "write_baseline", "allow_unused", "root"),
-    "Checks": ("check_shaders", "check_numbers", "strict_copies"),
-    "Advanced": ("substrate", "alone", "source", "children", "start_method", "arguments", "of_python", "allow_writes"),
-}
-"""The groups of options, by the names of their settings; all others are in the first."""
+from anymps._tables import read_table
 
 _FEW: Final = 8  # options, which need no groups
+
+
+@cache
+def help_table() -> dict[str, Any]:
+    """What is shown of each command beside its options: examples, groups of options, exit codes."""
+    return read_table(__file__, "help.toml")
 
 
 class Command(click.Command):
@@ -106,11 +30,11 @@ class Command(click.Command):
 
     def grouped(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """Return the options, each with its help, by group."""
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUPS}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in help_table()["groups"]}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
             if record is not None:
-                names = (name for name, settings in _GROUPS.items() if option.name in settings)
+                names = (name for name, settings in help_table()["groups"].items() if option.name in settings)
                 groups[next(names, "Options")].append(record)
         found = [record for records in groups.values() for record in records]
         if len(found) <= _FEW:
@@ -133,7 +57,7 @@ class Group(click.Group):
 
 def examples(ctx: click.Context) -> list[str]:
     """Return the examples of a command, each with what it is for."""
-    rows = EXAMPLES[ctx.command_path.partition(" ")[2]]
+    rows = help_table()["examples"][ctx.command_path.partition(" ")[2]]
     width = max(len(line) for line, _ in rows)
     return [f"{line:<{width}}  # {purpose}" if purpose else line for line, purpose in rows]
 
@@ -149,7 +73,7 @@ def exit_codes(ctx: click.Context) -> list[tuple[str, str]]:
     """Return the codes of a command with their meanings; of `anymps` itself, all."""
     own = ctx.command_path.split(" ")[1:2]
     found: dict[str, list[str]] = {}
-    for code, commands, meaning in EXIT_CODES:
+    for code, commands, meaning in help_table()["exit_codes"]:
         if not own or not commands or own[0] in commands.split(" "):
             found.setdefault(code, []).append(
                 meaning if own or not commands else f"{', '.join(commands.split(' '))}: {meaning}"

@@ -17,13 +17,13 @@ from anymps.rules import parse_torch_version
 from anymps.verify import (
     KINDS,
     Answers,
+    Kind,
     ask,
     asked_lines,
     compare,
     comparison_lines,
     device_words,
     mac_of,
-    played,
     read_answers,
     write_answers,
 )
@@ -73,7 +73,6 @@ def verify(
 
 def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> int:
     check_file(out)
-    line = _Line()
     last: list[Answers] = []
 
     def keep(answers: Answers) -> None:
@@ -81,7 +80,7 @@ def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> 
         last[:] = [answers]
 
     try:
-        answers = ask(kinds, minutes, mac=mac, tell=line.show, keep=keep)
+        answers = ask(kinds, minutes, mac=mac, tell=_tell, keep=keep)
     except KeyboardInterrupt:
         if last:
             say(f"saved {plural(last[0].count, 'answer')} so far in {out}")
@@ -100,7 +99,6 @@ def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool
     known = mac_of(mac)
     asked = {kind: list(cases) for kind, cases in mac.answers.items() if kind in kinds}
     mac.answers = {kind: cases for kind, cases in mac.answers.items() if kind in asked}
-    line = _Line()
     whose = "anymps's own answers" if mac.virtual else "a Mac's answers"
     click.echo(f"{whose[0].upper()}{whose[1:]}, {mac.made}: {device_words(mac)}")
     if known is None:
@@ -108,8 +106,7 @@ def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool
     kernels = asked_for("kernels")
     if kernels not in (None, "cpu"):
         click.echo(f"PyTorch's own kernels answer on the virtual device: {variable_of('kernels')}={kernels}.")
-    play = None if known is None else played(known)
-    ours = ask(tuple(asked), minutes, mac=play, wanted=asked, tell=line.show)
+    ours = ask(tuple(asked), minutes, mac=known, wanted=asked, tell=_tell)
     if not ours.virtual:
         click.echo(f"Compared with this Mac's own answers: {device_words(ours)}")
     comparison = compare(mac, ours)
@@ -131,15 +128,5 @@ def _check_release(mac: Answers) -> None:
         raise UsageError(f"the file is from torch {theirs}, but this is {here}: read it with torch {wanted}")
 
 
-class _Line:
-    """A line of progress on stderr, one for each kind."""
-
-    def __init__(self) -> None:
-        self._kind = ""
-
-    def show(self, text: str) -> None:
-        """The newest state."""
-        kind = text.partition(":")[0]
-        if kind != self._kind:
-            self._kind = kind
-            say(f"{kind} ({KINDS[kind].what})")
+def _tell(kind: Kind) -> None:
+    say(f"{kind.name} ({kind.what})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
 from anymps.numerics._check import Found, NumberCheck
 from anymps.numerics._differences import Difference, Loudness, differences
-from anymps.numerics._on_cpu import in_place, widened
+from anymps.numerics._reference import in_place, widened
 from anymps.numerics._session import (
     can_differ,
     check_numbers,

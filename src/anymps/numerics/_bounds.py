@@ -175,7 +175,7 @@ def bound_of(
     if name in EXACT and not (dtype.is_complex and name in ROUNDED_IF_COMPLEX):
         return Bound(Kind.EXACT, dtype, 0.0, 0.0, 1, False, "")
     if accuracy := FUNCTIONS.get(name):
-        ulps = accuracy.fast_ulps if mpsgraph and accuracy.fast_ulps is not None else accuracy.ulps
+        ulps = accuracy.fast if mpsgraph and accuracy.fast is not None else accuracy.ulps
         # Half a unit for the rounding to the result's own dtype. Complex numbers: twice for products of two parts.
         relative = (ulps + 0.5) * 2 * roundoff * (2 if dtype.is_complex else 1)
         # The length of a complex number is off by a share of it, and its logarithm by as much, also where that is 0.

@@ -17,12 +17,12 @@ from anymps._text import base_name, first_line, tell
 from anymps._threads import calling_thread_alone
 from anymps.numerics._comparing import Comparison, Wrong
 from anymps.numerics._differences import Loudness
-from anymps.numerics._on_cpu import is_plain
 from anymps.numerics._operations import RANDOM, UNINITIALISED, Operation, drops, operation
 from anymps.numerics._reference import (
     LARGEST,
     copied_to_cpu,
     fresh_results,
+    is_plain,
     read_on_cpu,
     tensors_in,
     tensors_or_none,

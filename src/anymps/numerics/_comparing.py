@@ -12,9 +12,8 @@ import torch
 from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
 from anymps.numerics._differences import Difference, Loudness, Unsettled, differences
 from anymps.numerics._functions import MOVES
-from anymps.numerics._on_cpu import widened
 from anymps.numerics._operations import Operation
-from anymps.numerics._reference import compute, same_arguments, tensors_in, wide_arguments
+from anymps.numerics._reference import compute, same_arguments, tensors_in, wide_arguments, widened
 from anymps.numerics._scales import ADDITIONS, LINEAR, absolute_sums, largest_input, moved
 from anymps.numerics._ties import settles, undecided
 

@@ -10,28 +10,13 @@ from typing import Any, Final
 import torch
 
 from anymps._text import base_name
-from anymps.numerics._functions import is_fused_step, names_of
+from anymps.numerics._functions import is_fused_step, named
 
 Reference = Callable[..., Any]
 
-_UNINITIALISED: Final = names_of("empty_like new_empty new_empty_strided empty_permuted empty_quantized resize_as")
-_RANDOM: Final = names_of(
-    """
-    bernoulli cauchy dropout exponential geometric log_normal multinomial native_dropout normal poisson rand rand_like
-    randint randint_like randn randn_like random randperm rrelu_with_noise uniform alpha_dropout feature_dropout
-    feature_alpha_dropout _standard_gamma _sample_dirichlet binomial
-    """
-)
-_RUNNING: Final = names_of("native_batch_norm batch_norm _batch_norm_impl_index _native_batch_norm_legit")
-"""They also write into running statistics, which their schemas don't say: only the first result is compared."""
-_FIRST_ALONE: Final = _RUNNING | names_of(
-    """
-    _embedding_bag _embedding_bag_forward_only embedding_bag _scaled_dot_product_attention_math
-    _scaled_dot_product_attention_math_for_mps
-    _ctc_loss
-    """
-)
-"""Beside the first result they give what each device has in a form of its own."""
+_UNINITIALISED: Final = named("uninitialised")
+_RANDOM: Final = named("random")
+_FIRST_ALONE: Final = named("running") | named("first_alone")
 
 _CHANCES: Final = ("dropout_p", "dropout")
 """Arguments that say how often a number is dropped; with 0 nothing is random."""

@@ -16,31 +16,17 @@ from typing import Any, Final
 import torch
 
 from anymps.numerics._bounds import Bound, Kind, unit_roundoff
-from anymps.numerics._functions import names_of
-from anymps.numerics._on_cpu import widened
+from anymps.numerics._functions import named
 from anymps.numerics._operations import Operation
-from anymps.numerics._reference import Change, compute, tensors_in, wide_arguments
+from anymps.numerics._reference import Change, compute, tensors_in, wide_arguments, widened
 
 SAMPLES: Final = 4
 
 _PERIOD: Final = 65_521
 """Signs that are drawn: a prime number, so that they repeat in step with no axis of a tensor."""
 
-ADDITIONS: Final = names_of("add sub subtract rsub")
-
-LINEAR: Final = names_of(
-    """
-    mm bmm mv dot vdot matmul linear inner addmm baddbmm addbmm addmv sum mean nansum cumsum trace
-    embedding_dense_backward scatter_add index_add convolution _convolution convolution_backward linear_backward
-    _mps_convolution _mps_convolution_transpose avg_pool1d avg_pool2d avg_pool3d avg_pool2d_backward
-    avg_pool3d_backward adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
-    upsample_bilinear2d upsample_linear1d upsample_trilinear3d upsample_bilinear2d_backward col2im im2col
-    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward embedding_bag _embedding_bag
-    _embedding_bag_dense_backward add sub subtract rsub addcmul addcdiv addr
-    """
-)
-"""Linear in each floating input, with factors of one sign; divisors count as their reciprocals."""
-
+ADDITIONS: Final = ("add", "sub", "subtract", "rsub")
+LINEAR: Final = named("linear")
 _FACTORS: Final = ("alpha", "beta", "value")
 
 

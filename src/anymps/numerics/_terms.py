@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
-from anymps.numerics._functions import names_of
+from anymps.numerics._functions import TABLE, named
 
 Shape = tuple[int, ...]
 
@@ -75,47 +75,23 @@ def _per_first(shapes: Sequence[Shape], result: Shape) -> int:
     return max(1, prod(first[1:]))
 
 
-LOGARITHMS_OF_SUMS: Final = names_of("log_softmax _log_softmax logsumexp logcumsumexp")
-"""The logarithm of a sum of exponentials."""
-
-ADDED_IN_FLOAT32: Final = names_of("sum mean nansum norm linalg_vector_norm native_layer_norm layer_norm")
-"""Those whose kernels add up half precision in float32: as measured with the Metal kernels of torch 2.13.0, and by
-`acc_type` in the kernels for CUDA."""
-
-_PRODUCTS: Final = names_of(
-    """
-    mm bmm matmul linear chain_matmul _mps_linear addmm baddbmm addbmm _addmm_activation linear_backward einsum
-    bilinear _trilinear convolution _convolution conv1d conv2d conv3d mps_convolution _mps_convolution
-    conv_transpose1d conv_transpose2d conv_transpose3d _mps_convolution_transpose convolution_backward
-    mps_convolution_backward scaled_dot_product_attention _scaled_dot_product_attention_math
-    _scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention
-    _scaled_dot_product_efficient_attention
-    """
-)
-"""Those whose sums are of products that libraries share out among threads in blocks."""
-
-_LENGTHS: Final = (
-    (_last_of(0), "mm bmm mv dot vdot matmul linear inner chain_matmul _mps_linear"),
-    (_last_of(-2), "addmm baddbmm addbmm addmv _addmm_activation"),
-    (_two, "linalg_cross"),
-    (_longest_axis, "linear_backward einsum bilinear _trilinear cumsum cumprod logcumsumexp softmax _softmax renorm"),
-    (_longest_axis, "log_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data"),
-    (_reduced, "sum mean nansum nanmean norm linalg_vector_norm linalg_norm var std var_mean std_mean prod trace"),
-    (_reduced, "logsumexp mse_loss l1_loss smooth_l1_loss huber_loss nll_loss_forward nll_loss2d_forward kl_div"),
-    (_reduced, "binary_cross_entropy"),
-    (_all, "embedding_dense_backward scatter_add scatter_reduce index_add index_put index_reduce _index_put_impl"),
-    (_all, "embedding_bag _embedding_bag _embedding_bag_dense_backward bincount histc"),
-    (_convolution, "convolution _convolution conv1d conv2d conv3d mps_convolution _mps_convolution"),
-    (_convolution, "conv_transpose1d conv_transpose2d conv_transpose3d _mps_convolution_transpose"),
-    (_convolution_backward, "convolution_backward mps_convolution_backward"),
-    (_attention, "scaled_dot_product_attention _scaled_dot_product_attention_math"),
-    (_attention, "_scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention"),
-    (_attention, "_scaled_dot_product_efficient_attention"),
-    (_per_channel, "native_batch_norm batch_norm native_batch_norm_backward _native_batch_norm_legit"),
-    (_per_first, "native_layer_norm layer_norm native_layer_norm_backward native_group_norm rms_norm _fused_rms_norm"),
-    (_per_first, "native_group_norm_backward _fused_rms_norm_backward"),
-)
-_BY_NAME: Final = {name: length for length, names in _LENGTHS for name in names.split()}
+LOGARITHMS_OF_SUMS: Final = named("logarithms_of_sums")
+ADDED_IN_FLOAT32: Final = named("added_in_float32")
+_PRODUCTS: Final = named("products")
+_LENGTHS: Final[dict[str, Callable[[Sequence[Shape], Shape], int]]] = {
+    "last_of_first": _last_of(0),
+    "last_of_second_last": _last_of(-2),
+    "two": _two,
+    "longest_axis": _longest_axis,
+    "reduced": _reduced,
+    "all": _all,
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "attention": _attention,
+    "per_channel": _per_channel,
+    "per_first": _per_first,
+}
+_BY_NAME: Final = {name: _LENGTHS[length] for length, names in TABLE["lengths"].items() for name in names.split()}
 
 
 def terms_of(name: str, shapes: Sequence[Shape], result: Shape) -> int | None:

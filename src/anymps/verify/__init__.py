@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from anymps._lazy import lazy_face
-
-if TYPE_CHECKING:
-    from anymps.verify._answers import Answers, read_answers, write_answers
-    from anymps.verify._compare import Comparison, Count, Difference, compare
-    from anymps.verify._kinds import KINDS, Kind
-    from anymps.verify._run import ask
-    from anymps.verify._supervised import Ended, listen
-    from anymps.verify._words import asked_lines, comparison_lines, device_words, mac_of, played
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_answers": "Answers read_answers write_answers",
-            "_compare": "Comparison Count Difference compare",
-            "_kinds": "KINDS Kind",
-            "_run": "ask",
-            "_supervised": "Ended listen",
-            "_words": "asked_lines comparison_lines device_words mac_of played",
-        },
-    )
+from anymps.verify._answers import Answers, read_answers, write_answers
+from anymps.verify._compare import Comparison, Count, Difference, compare
+from anymps.verify._kinds import KINDS, Kind
+from anymps.verify._run import ask
+from anymps.verify._supervised import Ended, listen
+from anymps.verify._words import asked_lines, comparison_lines, device_words, mac_of

@@ -13,7 +13,7 @@ from anymps._atomic import replacing
 from anymps._errors import UsageError
 from anymps._numbers import read_json
 from anymps._version import __version__
-from anymps.verify._form import fault_of
+from anymps.verify._form import wrong_place
 
 FORMAT: Final = "anymps-mac-answers"
 VERSION: Final = 2
@@ -46,16 +46,8 @@ class Answers:
 
     def document(self) -> dict[str, Any]:
         """The document."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "generator": {"name": "anymps", "version": __version__},
-            "virtual": self.virtual,
-            "machine": self.machine,
-            "made": self.made,
-            "kinds": self.kinds,
-            "answers": self.answers,
-        }
+        generator = {"name": "anymps", "version": __version__}
+        return {"format": FORMAT, "version": VERSION, "generator": generator, **vars(self)}
 
 
 def write_answers(answers: Answers, path: Path) -> None:
@@ -77,9 +69,9 @@ def read_answers(path: Path) -> Answers:
     if version != VERSION:
         other = "a newer" if version > VERSION else "an older"
         raise UsageError(f"{path} was written by {other} anymps (format version {version}; this one reads {VERSION})")
-    wrong = fault_of(document)
+    wrong = wrong_place(document)
     if wrong:
-        raise UsageError(f"{path} cannot be read: {wrong}")
+        raise UsageError(f"{path} cannot be read: {wrong} has not the form of format version {VERSION}")
     return Answers(document["virtual"], document["machine"], document["made"], document["kinds"], document["answers"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from anymps.verify._kinds import KINDS
@@ -22,116 +22,101 @@ ITEM_SIZES: Final = {
 """Bytes of an element, by the dtype's name."""
 
 
-class _Wrong(Exception):
-    """Where the document departs from its form."""
+def wrong_place(document: dict[str, Any]) -> str:
+    """The first place where a document of the right format and version has another form; empty if it has none."""
+    return next(_wrong_places(document), "")
 
 
-def fault_of(document: dict[str, Any]) -> str:
-    """What is wrong with a document of the right format and version; empty if nothing is."""
-    try:
-        for name, form in _DOCUMENT.items():
-            _check(document.get(name), form, name)
-        for name in ("chip", "macos", "torch"):
-            _check(document["machine"].get(name), _TEXT, f"machine.{name}")
-        for kind, about in document["kinds"].items():
-            _need(set(about) == {"cases", "note"}, f"kinds.{kind[:80]} has fields other than cases and note")
-        for kind, answers in document["answers"].items():
-            _need(kind in KINDS, f"it has answers of an unknown kind: {kind[:40]!r}")
-            for case, answer in answers.items():
-                for sample in (answer, *answer.get("samples", ())):
-                    _check_results(sample, f"answers.{kind}.{case[:80]}")
-    except _Wrong as wrong:
-        return str(wrong)
-    return ""
+def _wrong_places(document: dict[str, Any]) -> Iterator[str]:
+    for name, form in _DOCUMENT.items():
+        yield from _misfits(document.get(name), form, name)
+    for name in ("chip", "macos", "torch"):
+        yield from _misfits(document["machine"].get(name), _is_text, f"machine.{name}")
+    for kind, about in document["kinds"].items():
+        if set(about) != {"cases", "note"}:
+            yield f"kinds.{kind[:80]}"
+    for kind, answers in document["answers"].items():
+        if kind not in KINDS:
+            yield f"answers.{kind[:80]}"
+        for case, answer in answers.items():
+            for sample in (answer, *answer.get("samples", ())):
+                for number, result in enumerate(sample.get("results", ())):
+                    if not _fits_itself(result):
+                        yield f"answers.{kind}.{case[:80]}.results[{number}]"
 
 
-def _check(value: Any, form: Any, where: str) -> None:
-    """Raise unless a value has a form: words of which it is one, a list of one form, an object of forms, or one value.
+def _misfits(value: Any, form: Any, where: str) -> Iterator[str]:
+    """Where a value has not its form: a list of one form, an object of forms, or a test of one value.
 
     An object's form has its fields, or `*` for any.
     """
-    if isinstance(form, dict):
-        _need(isinstance(value, dict), f"{where} is not an object")
+    if isinstance(form, dict) and isinstance(value, dict):
         for key, one in value.items():
-            _need(key in form or "*" in form, f"{where} has an unknown field: {key[:40]!r}")
-            _check(one, form.get(key, form.get("*")), f"{where}.{key[:80]}")
-    elif isinstance(form, list):
-        _need(isinstance(value, list), f"{where} is not an array")
+            yield from _misfits(one, form.get(key, form.get("*")), f"{where}.{key[:80]}")
+    elif isinstance(form, list) and isinstance(value, list):
         for number, one in enumerate(value):
-            _check(one, form[0], f"{where}[{number}]")
-    elif isinstance(form, tuple):
-        _need(isinstance(value, str) and value in form, f"{where} is not one of {', '.join(form)}")
-    else:
-        _need(_fits(value, form), f"{where} {form}")
+            yield from _misfits(one, form[0], f"{where}[{number}]")
+    elif not callable(form) or not form(value):
+        yield where
 
 
-_FLAG: Final = "is neither true nor false"
-_SIZE: Final = "is not a size"
-_TEXT: Final = "is not a string, or is too long"
-_LONG_TEXT: Final = "is not a string"
-_NUMBER_OR_TEXT: Final = "is neither a number nor a string, or is too long"
-"""Forms of one value, by what is said of any other."""
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
-def _fits(value: Any, form: str) -> bool:
-    if form == _FLAG:
-        return isinstance(value, bool)
-    if form == _SIZE:
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SIZE
-    is_number = form == _NUMBER_OR_TEXT and isinstance(value, int | float)
-    return is_number or (isinstance(value, str) and (form == _LONG_TEXT or len(value) <= MOST_TEXT))
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SIZE
 
 
-def _check_results(sample: Mapping[str, Any], where: str) -> None:
-    """Values fit the sizes of their result."""
-    for number, result in enumerate(sample.get("results", ())):
-        here = f"{where}.results[{number}]"
-        if "python" in result:
-            _need(set(result) == {"python", "value"}, f"{here} has fields other than python and value")
-            continue
-        _need("dtype" in result and "shape" in result, f"{here} has no dtype or no shape")
-        _need(len(result["shape"]) <= MOST_DIMENSIONS, f"{here}.shape has more than {MOST_DIMENSIONS} dimensions")
-        try:
-            held = len(base64.b64decode(result.get("values", ""), validate=True))
-        except (binascii.Error, ValueError):
-            raise _Wrong(f"{here} has values that are not valid base64") from None
-        size = ITEM_SIZES[result["dtype"]]
-        fits = held % size == 0 and held // size <= math.prod(result["shape"])
-        _need(fits, f"{here} has values that do not fit its shape")
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MOST_TEXT
 
 
-def _need(holds: bool, problem: str) -> None:
-    if not holds:
-        raise _Wrong(problem)
+def _is_one_of(*words: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in words
+
+
+def _fits_itself(result: Mapping[str, Any]) -> bool:
+    """Whether the values of a result fit its dtype and shape."""
+    if "python" in result:
+        return set(result) == {"python", "value"}
+    if "dtype" not in result or len(result.get("shape", [0] * 100)) > MOST_DIMENSIONS:
+        return False
+    try:
+        held = len(base64.b64decode(result.get("values", ""), validate=True))
+    except (binascii.Error, ValueError):
+        return False
+    size = ITEM_SIZES[result["dtype"]]
+    return held % size == 0 and held // size <= math.prod(result["shape"])
 
 
 _RESULT: Final = {
-    "dtype": tuple(ITEM_SIZES),
-    "shape": [_SIZE],
-    "strides": [_SIZE],
-    "layout": _TEXT,
-    "device": _TEXT,
-    "digest": _TEXT,
-    "values": _LONG_TEXT,
-    "python": _TEXT,
-    "value": _TEXT,
+    "dtype": _is_one_of(*ITEM_SIZES),
+    "shape": [_is_size],
+    "strides": [_is_size],
+    "layout": _is_text,
+    "device": _is_text,
+    "digest": _is_text,
+    "values": lambda value: isinstance(value, str),
+    "python": _is_text,
+    "value": _is_text,
 }
 SAMPLE: Final = {
-    "does": ("computes", "refuses", "crashes", "hangs", "unasked"),
+    "does": _is_one_of("computes", "refuses", "crashes", "hangs", "unasked"),
     "results": [_RESULT],
-    "value": _TEXT,
-    "error": _TEXT,
-    "text": _TEXT,
-    "warns": [_TEXT],
-    "inputs": _TEXT,
-    "operator": _TEXT,
-    "reports": ("no", "may", "sure"),
+    "value": _is_text,
+    "error": _is_text,
+    "text": _is_text,
+    "warns": [_is_text],
+    "inputs": _is_text,
+    "operator": _is_text,
+    "reports": _is_one_of("no", "may", "sure"),
 }
 """What an answer may hold beside its samples; docs/schema/mac-answers-2.json says what each is."""
 _DOCUMENT: Final = {
-    "virtual": _FLAG,
-    "made": _TEXT,
-    "machine": {"*": _NUMBER_OR_TEXT},
-    "kinds": {"*": {"cases": _SIZE, "note": _TEXT}},
+    "virtual": _is_flag,
+    "made": _is_text,
+    "machine": {"*": lambda value: isinstance(value, int | float) or _is_text(value)},
+    "kinds": {"*": {"cases": _is_size, "note": _is_text}},
     "answers": {"*": {"*": {**SAMPLE, "samples": [SAMPLE]}}},
 }

@@ -27,7 +27,7 @@ _LEAST: Final = 1.0
 _KEPT_EVERY: Final = 30.0
 _WORKER: Final = "anymps.verify._worker:main"
 
-Tell = Callable[[str], None]
+Tell = Callable[[Kind], None]
 Keep = Callable[[Answers], None]
 
 
@@ -53,6 +53,7 @@ class _Run:
 
     def ask(self, progress: _Progress, seconds: float) -> None:
         """Ask cases of one kind, each process going on behind the case in which the last one ended."""
+        self._tell(progress.kind)
         deadline = time.monotonic() + seconds
         while True:
             left = 0.0 if progress.kind.alone else max(deadline - time.monotonic(), 0.0)
@@ -93,7 +94,6 @@ class _Run:
         progress.at, progress.start = None, number + 1
         of_kind = self.answers.answers[progress.kind.name]
         of_kind[case] = without_private(answer)
-        self._tell(f"{progress.kind.name}: {number + 1} of {progress.cases}")
         if time.monotonic() - self._kept > _KEPT_EVERY:
             self._keep(self.answers)
             self._kept = time.monotonic()
@@ -119,7 +119,7 @@ def ask(
     *,
     mac: str | None = None,
     wanted: Mapping[str, Sequence[str]] | None = None,
-    tell: Tell = lambda line: None,
+    tell: Tell = lambda kind: None,
     keep: Keep = lambda answers: None,
     worker: Sequence[str] = (),
 ) -> Answers:
@@ -127,7 +127,7 @@ def ask(
 
     Each kind may take half of the time that is left. Then those that are not finished go on where they were, until the
     time is up. One case is asked whatever the time. `mac` is what the virtual device plays; `wanted` restricts the
-    cases of a kind. `tell` hears one line after each case; `keep` is given the answers so far, every few seconds.
+    cases of a kind. `tell` hears which kind is asked now; `keep` is given the answers so far, every few seconds.
     `worker` is the command of a process that does a job of `_worker`, for tests.
     Raises EnableError if there is no device.
     """

@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps._errors import MacError
 from anymps._text import clean, plural
-from anymps.mac import Mac, parse_mac
+from anymps.mac import parse_mac
 from anymps.verify._answers import Answers
 from anymps.verify._compare import Comparison, Difference
 from anymps.verify._form import ITEM_SIZES
@@ -19,7 +19,6 @@ _WIDTH: Final = 100
 _LONGEST: Final = 300
 _SHOWN: Final = 30
 """Groups of differences of a kind that are shown unless all are asked for."""
-_DTYPES: Final = frozenset(ITEM_SIZES)
 
 
 def device_words(answers: Answers) -> str:
@@ -74,7 +73,7 @@ def _grouped(differences: list[Difference]) -> list[list[Difference]]:
 
 def _without_dtype(case: str) -> tuple[str, str]:
     head, _, last = case.rpartition(" ")
-    return (head, last) if last in _DTYPES else (case, "")
+    return (head, last) if last in ITEM_SIZES else (case, "")
 
 
 def _group_lines(group: list[Difference]) -> Iterator[str]:
@@ -93,18 +92,14 @@ def _wrapped(who: str, words: str) -> list[str]:
     return textwrap.wrap(text or "nothing", _WIDTH, initial_indent=f"  {who:<9}", subsequent_indent=" " * 11)
 
 
-def mac_of(answers: Answers) -> Mac | None:
-    """The Mac that the virtual device has to play for them; None for one that is not known."""
+def mac_of(answers: Answers) -> str | None:
+    """The text that makes the virtual device act as the Mac of these answers; None for a Mac that is not known."""
     about = answers.machine
-    chip = str(about["chip"]).removeprefix("Apple ")
     macos = ".".join(str(about["macos"]).split(".")[:2])
     cores = f" {about['gpu_cores']}-core" if about.get("gpu_cores") else ""
-    for text in (f"{chip}{cores} {about.get('memory_gib')}GB", f"{chip} {about.get('memory_gib')}GB"):
+    for words in (cores, ""):
+        text = f"{str(about['chip']).removeprefix('Apple ')}{words} {about.get('memory_gib')}GB, macOS {macos}"
         with suppress(MacError):
-            return parse_mac(f"{text}, macOS {macos}")
+            parse_mac(text)
+            return text
     return None
-
-
-def played(mac: Mac) -> str:
-    """The text that makes the virtual device act as that Mac."""
-    return f"{mac.chip} {mac.gpu_cores}-core {mac.ram_gib}GB, macOS {mac.macos[0]}.{mac.macos[1]}"

@@ -17,8 +17,7 @@ from anymps._errors import BuildError, EnableError, UsageError
 from anymps._text import first_line
 from anymps.cleanup import leave_signals
 from anymps.commands._target import Target, TargetNotFoundError, execute
-from anymps.commands.bench._forms import bench_text
-from anymps.commands.bench._session import more_runs, recorded_steps
+from anymps.commands.bench._session import bench_text, more_runs, recorded_steps
 
 if TYPE_CHECKING:
     from anymps.commands.bench._prediction import Prediction

@@ -1,23 +1,28 @@
-"""The session of `anymps bench` with a script: warm-up steps, timed steps, recorded steps, and the end."""
+"""The session of `anymps bench` with a script: warm-up steps, timed steps, recorded steps, and the results as text."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._command_settings import BenchSettings
 from anymps._errors import AnympsError, UsageError
+from anymps._version import __version__
 from anymps.commands._target import Target
-from anymps.commands.bench._forms import bench_text
 from anymps.runs.inside import StepsDone
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
     from anymps.commands.bench._prediction import Prediction
-    from anymps.train.timing import StepTimer, Timing
+    from anymps.train.timing import Comparison, StepTimer, Timing
 
+FORMAT: Final = "anymps-bench"
+VERSION: Final = 1
+"""Of the JSON, by docs/schema/bench-1.json."""
 _FEWEST, _MOST = 4, 16
 """Steps that are recorded for the prediction: of few, each may have been held up by another program."""
 _RECORDED_NS: Final = 1e9
@@ -143,3 +148,17 @@ def too_few_steps(script: str, made: int, warmup: int) -> str:
     first = "the first does" if warmup == 1 else f"the first {warmup} do"
     sooner = "" if made == 1 or warmup == 1 else ", count from the second one on with --warmup 1"
     return f"{script} made {steps}, and {first} not count: let it make more{sooner}, or {function}"
+
+
+def bench_text(found: Comparison, predictions: Sequence[Prediction], *, as_json: bool) -> str:
+    """All of it; as JSON with two spaces of indentation, and times in nanoseconds."""
+    if not as_json:
+        return "\n\n".join(map(str, [found, *predictions]))
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "generator": {"name": "anymps", "version": __version__},
+        **found.to_json(),
+        "predictions": [prediction.to_json() for prediction in predictions],
+    }
+    return json.dumps(content, indent=2, allow_nan=False)

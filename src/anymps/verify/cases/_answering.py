@@ -1,4 +1,4 @@
-"""A case, and its answer as plain data: results with their layout, digest and some values, or a refusal."""
+"""A case, its answer as plain data (results with layout, digest and some values, or a refusal), and how two differ."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
+
+from anymps.numerics import Bound, Kind, bound_of, differences
 
 Answer = dict[str, Any]
 
@@ -105,3 +107,33 @@ def _plain(host: torch.Tensor) -> torch.Tensor:
 def _bytes(flat: torch.Tensor) -> bytes:
     """The memory of a contiguous CPU tensor, which torch alone hands out through numpy."""
     return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()) if flat.numel() else b""
+
+
+def value_difference(theirs: dict[str, Any], ours: dict[str, Any], operator: str) -> tuple[str, str] | None:
+    """How the values that two devices gave for one call differ beyond rounding: theirs and ours; None if they do not.
+
+    Both are results of `answered`, of the same dtype and shape. Each may be as far from the exact number as the
+    operator's bound allows; where that depends on what the file does not keep (the terms of a sum), as far as PyTorch's
+    own tests of mps allow.
+    """
+    mine, other = _kept_values(ours), _kept_values(theirs)
+    if mine.shape != other.shape:
+        return f"{other.numel()} values kept", f"{mine.numel()} values kept"
+    found = differences(mine, other, _bound(operator, mine.dtype))
+    if found is None:
+        return None
+    where = f"at {found.index[0]}; {found.wrong} of {found.count} kept values differ"
+    return f"{found.found} {where}", str(found.expected)
+
+
+def _kept_values(result: dict[str, Any]) -> torch.Tensor:
+    dtype = getattr(torch, result["dtype"])
+    raw = bytearray(base64.b64decode(result.get("values", "")))
+    return torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
+
+
+def _bound(operator: str, dtype: torch.dtype) -> Bound:
+    bound = bound_of(operator, dtype)
+    if bound.kind in (Kind.SUM, Kind.STEP) or bound.of_input:
+        bound = bound_of("", dtype)
+    return bound.of_two()
