@@ -142,7 +142,7 @@ class ObserverCore:
             return Answer.LATE
         if type(error) not in _OF_TORCH:
             return Answer.LATE if keeps_results_alone(operator) else Answer.FOREIGN
-        kind = kind_of(error, (torch.complex128 if wide_complex else torch.float64,))
+        kind = kind_of(error, wide_complex=wide_complex)
         if kind is None:
             return Answer.RAISED
         self._blamed, self._in_backward = line, in_backward  # a backward's error arrives where the backward was called
