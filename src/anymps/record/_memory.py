@@ -15,7 +15,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from anymps._vocabulary import Phase, Role
-from anymps.record._facts import Site
+from anymps.record._facts import MemorySample, Site
+from anymps.record._rows import Rows
 
 _NOWHERE = Site("", 0)
 
@@ -176,6 +177,16 @@ class MemoryStory:
     def samples(self, points: int = 400) -> tuple[Sample, ...]:
         """The curve of memory over time, in at most `points` points, each with the highest moment of its interval."""
         return _samples(self.allocations, points)
+
+
+def read_samples(rows: Rows, resolution: int) -> tuple[MemorySample, ...]:
+    """The highest sample of each of `resolution` equal spans of time, by the births of buffers."""
+    spans = rows(
+        "SELECT born_ns, MAX(allocated), reserved FROM allocations, "
+        "(SELECT MIN(born_ns) AS since, MAX(born_ns) + 1 AS until FROM allocations WHERE born > 0) "
+        f"WHERE born > 0 GROUP BY (born_ns - since) * {resolution} / (until - since) ORDER BY born_ns"
+    )
+    return tuple(MemorySample(*row) for row in spans)
 
 
 Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]

@@ -28,7 +28,7 @@ from anymps.record._facts import (
     WaitQueue,
 )
 from anymps.record._file import open_readonly
-from anymps.record._memory import MemoryStory, tell
+from anymps.record._memory import MemoryStory, read_samples, tell
 from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues, read_step_queues
@@ -164,23 +164,18 @@ class Recording:
         """The step of median length among those with the typical number of waits and fallbacks; None without a step."""
         return typical_step(self._rows, self._walk, self.step_table(), only_detailed=self.dropped > 0)
 
-    def timeline(self, step: Step) -> StepTimeline:
-        """What happened when in one complete step; calls closer than a thousandth of it are merged."""
-        return read_timeline(self._rows, self.site, step)
+    def timeline(self, step: Step, resolution: int = 1000) -> StepTimeline:
+        """What happened when in one complete step; calls closer than a `resolution`-th of it are merged."""
+        return read_timeline(self._rows, self.site, step, resolution)
 
     @_computed_once
     def step_sums(self) -> tuple[StepSum, ...]:
         """All complete steps in brief."""
         return read_step_sums(self._rows, self._walk)
 
-    def memory(self) -> tuple[MemorySample, ...]:
-        """The device's memory over the run by the births of buffers: the highest sample of each thousandth of it."""
-        spans = self._rows(
-            "SELECT born_ns, MAX(allocated), reserved FROM allocations, "
-            "(SELECT MIN(born_ns) AS since, MAX(born_ns) + 1 AS until FROM allocations WHERE born > 0) "
-            "WHERE born > 0 GROUP BY (born_ns - since) * 1000 / (until - since) ORDER BY born_ns"
-        )
-        return tuple(MemorySample(*row) for row in spans)
+    def memory(self, resolution: int = 1000) -> tuple[MemorySample, ...]:
+        """The device's memory over the run: the highest sample of each of `resolution` equal intervals."""
+        return read_samples(self._rows, resolution)
 
     def calls(self) -> Iterator[Call]:
         """Every call with detail, in the order of time, read from the file one by one."""

@@ -20,7 +20,7 @@ _SPANS = """
 SELECT MIN(e.start_ns), MAX(e.start_ns + e.duration_ns), COUNT(*), e.phase, e.wait, o.name, e.site, MAX(e.duration_ns)
 FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator
 WHERE {within} AND {condition}
-GROUP BY (e.start_ns - {start}) * 1000 / {length}, {key} ORDER BY 1, 2
+GROUP BY (e.start_ns - {start}) * {resolution} / {length}, {key} ORDER BY 1, 2
 """
 
 
@@ -40,17 +40,21 @@ def typical_step(rows: Rows, walk: Walk, table: StepTable, *, only_detailed: boo
     return Step(*rows(f"SELECT step, start_ns, end_ns FROM steps WHERE step = {number}")[0])
 
 
-def read_timeline(rows: Rows, site: Callable[[int], Site], step: Step) -> StepTimeline:
-    """Read the tracks of a complete step, in spans no finer than a thousandth of it."""
+def read_timeline(rows: Rows, site: Callable[[int], Site], step: Step, resolution: int) -> StepTimeline:
+    """Read the tracks of a complete step, in spans no finer than a `resolution`-th of it."""
     end = step.start_ns if step.end_ns is None else step.end_ns
     length = max(end - step.start_ns, 1)
     inside = within(rows, step.step)
 
     def spans(condition: str, key: str) -> list[Span]:
-        found = rows(_SPANS.format(within=inside, condition=condition, start=step.start_ns, length=length, key=key))
+        found = rows(
+            _SPANS.format(
+                within=inside, condition=condition, start=step.start_ns, resolution=resolution, length=length, key=key
+            )
+        )
         return [_span(row, site, step.start_ns, end) for row in found]
 
-    gap = length // 1000
+    gap = length // resolution
     return StepTimeline(
         step=step,
         phases=_without_gaps(spans(f"NOT e.flags & {Flag.PAIR:d}", "e.phase"), step.start_ns, end),
