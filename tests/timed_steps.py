@@ -51,16 +51,9 @@ class Steps:
         """A batch of the data loader."""
         self.entry("anymps::dataloader", 0, length, fate=Fate.MARK, phase=Phase.BATCH)
 
-    def look(
-        self,
-        code: float,
-        *,
-        compute: float = 0.5,
-        length: int = MS,
-        lost_us: int = 0,
-    ) -> None:
+    def look(self, code: float, *, compute: float = 0.5, length: int = MS) -> None:
         """A look at the machine, `length` ns long: and its speeds."""
-        self.looks.append([self.clock, self.clock + length, lost_us, code, compute])
+        self.looks.append([self.clock, self.clock + length, 0, code, compute])
         self.clock += length
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Looks at the machine between steps: when they are taken, and what a recording of the virtual device holds of them."""
+"""Looks at the machine between steps: when they are taken, what speed they find, and what a recording holds of them."""
 
 from __future__ import annotations
 
@@ -10,32 +10,22 @@ import torch
 
 import anymps
 from anymps.capture import _looks
-from anymps.capture._core_speed import CoreSpeed
-from anymps.capture._looks import Looks
+from anymps.capture._looks import CoreSpeed, Looks, core_speed, core_speed_at_rest
 from anymps.record import Recording
 
-MS = 1_000_000
+US, MS = 1_000, 1_000_000
 Clock = Callable[[], int]
 
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The speed of code (half of it for computing) that looks find in turn; then 1.0.
-
-    At rest a core has the speed 2.0. A look takes 5 ms of the thread's time.
-    """
+    """The speed of code (half of it for computing) that looks find in turn; then 1.0. At rest it is 2.0."""
     answers: list[float] = []
-    ran = [0]
-
-    def thread_time_ns() -> int:
-        ran[0] += 5 * MS
-        return ran[0]
 
     def speed() -> CoreSpeed:
         code = answers.pop(0) if answers else 1.0
         return CoreSpeed(code, code / 2)
 
-    monkeypatch.setattr(_looks.time, "thread_time_ns", thread_time_ns)
     monkeypatch.setattr(_looks, "core_speed", speed)
     monkeypatch.setattr(_looks, "core_speed_at_rest", lambda: CoreSpeed(2.0, 1.5))
     return answers
@@ -53,15 +43,15 @@ def clock_of(step: int, inside: int = 8) -> Clock:
     return clock_ns
 
 
-def test_a_look_is_kept_with_its_time_and_what_it_lost(found: list[float]) -> None:
-    """Of its 8 ms the thread ran 5."""
+def test_a_look_is_kept_with_its_time(found: list[float]) -> None:
+    """And with both speeds."""
     found += [0.5, 0.25]
     looks, clock = Looks(), clock_of(100)
     looks.stepped(clock)
     looks.stepped(clock)
     assert looks.end()["looks"] == [
-        (100 * MS, 108 * MS, 3000, 0.5, 0.25),
-        (208 * MS, 216 * MS, 3000, 0.25, 0.125),
+        (100 * MS, 108 * MS, 0, 0.5, 0.25),
+        (208 * MS, 216 * MS, 0, 0.25, 0.125),
     ]
 
 
@@ -87,8 +77,8 @@ def test_beside_few_looks_the_end_counts(steps: int, found: list[float]) -> None
 
 
 @pytest.mark.usefixtures("found")
-def test_the_first_steps_are_looked_at_and_then_two_after_a_pause() -> None:
-    """A short run has a look beside each step; later looks lie at both ends of a step."""
+def test_the_first_steps_are_looked_at_and_then_one_after_a_pause() -> None:
+    """A short run has a look in each step."""
     looks, now, taken = Looks(), [0], []
     for step in range(1, 91):
         now[0] += 30 * MS
@@ -96,19 +86,19 @@ def test_the_first_steps_are_looked_at_and_then_two_after_a_pause() -> None:
         looks.stepped(lambda: now[0])
         if len(looks._looks) > before:
             taken.append(step)
-    assert taken == [*range(1, 25), 51, 52, 79, 80]
+    assert taken == [*range(1, 25), 38, 52, 66, 80]
 
 
 @pytest.mark.usefixtures("found")
 def test_of_a_long_run_fewer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the first steps, and of later ones every second pair; the pause doubles."""
+    """Those of the first steps, and of later ones every second; the pause doubles."""
     monkeypatch.setattr(_looks, "_MOST", 32)
     looks, clock = Looks(), clock_of(1000)
     for _ in range(33):
         looks.stepped(clock)
     rows = looks.end()["looks"]
     assert isinstance(rows, list)
-    assert [row.begin // (1008 * MS) for row in rows] == [*range(24), 24, 25, 28, 29, 32]
+    assert [row[0] // (1008 * MS) for row in rows] == [*range(24), 25, 27, 29, 31]
     assert looks._pause == 2 * _looks._PAUSE_NS
 
 
@@ -153,3 +143,61 @@ def test_a_recording_holds_a_look_at_the_end_of_each_step(optimizers: int, calle
             ends = [step.end_ns or 0 for step in steps][-3:]
             assert all(look[1] <= end for look, end in zip(looks[-3:], ends, strict=True))
             assert all(look[0] > end for look, end in zip(looks[-2:], ends[:-1], strict=True))
+
+
+@pytest.fixture
+def take(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Multiplying takes the given times in us in turn, and sorting twice as long; those left are given back."""
+
+    def give(*times: int) -> list[int]:
+        left = [US * each for each in times]
+
+        def slice_(_: tuple[float, ...]) -> tuple[int, int]:
+            took = left.pop(0)
+            return took, 2 * took
+
+        monkeypatch.setattr(_looks, "_slice", slice_)
+        monkeypatch.setattr(_looks, "_M1_MULTIPLY_NS", 30 * US)
+        monkeypatch.setattr(_looks, "_M1_SORT_NS", 30 * US)
+        return left
+
+    return give
+
+
+def test_the_first_slices_after_a_step_do_not_count(take: Callable[..., list[int]]) -> None:
+    """At 60 us multiplying is half as fast as on an M1, and sorting a quarter; own code goes by both."""
+    left = take(130, 100, 80, 58, 62, 1)
+    assert core_speed() == (round((0.5 * 0.25) ** 0.6, 3), 0.25)
+    assert left == [US]
+
+
+def test_at_rest_the_quickest_slice_counts(take: Callable[..., list[int]]) -> None:
+    """Of fifteen."""
+    left = take(*[90] * 14, 60, 1)
+    assert core_speed_at_rest() == (round((0.5 * 0.25) ** 0.6, 3), 0.25)
+    assert left == [US]
+
+
+@pytest.mark.parametrize(("slice_us", "speed"), [(0, 4.0), (1_000_000, 0.1)])
+def test_nonsense_is_held_within_bounds(take: Callable[..., list[int]], slice_us: int, speed: float) -> None:
+    """A clock that stands still, and a machine that stopped."""
+    take(*[slice_us] * 5)
+    assert core_speed() == (speed, speed)
+
+
+def test_a_core_like_that_of_an_m1_has_the_speed_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For own code and for computing."""
+    monkeypatch.setattr(_looks, "_slice", lambda _: (_looks._M1_MULTIPLY_NS, _looks._M1_SORT_NS))
+    assert core_speed() == core_speed_at_rest() == (1.0, 1.0)
+
+
+def test_a_slice_takes_processor_time() -> None:
+    """What other programs take of the core is not in it."""
+    code, compute = _looks._slice((0.5, 0.25))
+    assert 0 < code < 1_000_000_000
+    assert 0 < compute < 1_000_000_000
+
+
+def test_no_list_is_sorted_twice_in_a_look() -> None:
+    """A core learns the branches of a list that it sorts again."""
+    assert len(set(_looks._NUMBERS)) >= _looks._WARM_UP + _looks._SLICES

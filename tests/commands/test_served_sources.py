@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def test_what_runs(folder: Path, start: str) -> None:
     """Path and lines are those of the file; what is compiled of it stays and is not read."""
     changed = {str(folder / f"{name}.py"): str(folder / f"{name}2.txt") for name in ("net", "train")}
-    (folder / "sources.json").write_text(json.dumps(changed))
+    (folder / "settings.json").write_text(json.dumps({"sources": changed, "device": False}))
     compiled = sorted((path, path.read_bytes()) for path in (folder / "__pycache__").iterdir())
     environment = {**os.environ, "OTHER": "train2.txt", "PYTHONPATH": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from anymps.cost import Happening
 from anymps.forecast import Forecast, forecast
-from anymps.forecast._looks import Looks, Speeds
+from anymps.forecast._gaps import Seen, usual
+from anymps.forecast._happenings import Looks, Speeds
 from anymps.record import Step
 from timed_steps import MS, Steps
 
@@ -40,12 +42,11 @@ def test_a_core_that_changes_its_speed_gives_one_time(speeds: list[float]) -> No
         gap(steps, 4.0 / speed)
         steps.look(speed)
         steps.end()
-    # A look is a step older than what it stands beside, so that a step in which the speed changes is off.
-    assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01 if len(set(speeds[1:])) < 2 else 0.26)
+    assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
 
 
 def test_a_few_steps_in_which_the_speed_changed_do_not_count() -> None:
-    """The looks at both ends of a step say one speed, and it ran at another: one such step either way in eight."""
+    """The look at the end of a step says one speed, and it ran at another: one such step either way in eight."""
     steps = Steps(core_speed=FAST)
     for ran in (FAST, FAST, SLOW, FAST, 0.8, FAST, FAST, FAST):
         gap(steps, 4.0 / ran)
@@ -69,23 +70,6 @@ def test_looking_is_no_code_of_the_program() -> None:
             steps.end()
         found.append(code_of(forecast(steps.close())))
     assert found == pytest.approx([3.0] * 3, rel=0.01)
-
-
-def test_a_core_that_was_lost_in_a_look_is_not_lost_to_the_code_after_it() -> None:
-    """The step's first call tells 12 ms that were lost since the call before: all, or 8 of them, in the look."""
-    for lost, waited in ((12, 0), (8, 4)):
-        steps = Steps(core_speed=FAST)
-        for _ in range(5):
-            steps.entry(
-                "aten::relu",
-                (8 + waited) * MS,
-                inputs=(SMALL,),
-                outputs=(SMALL,),
-                delayed_us=12_000 if steps.looks else 0,
-            )
-            steps.look(FAST, length=(1 + lost) * MS, lost_us=1000 * lost)
-            steps.end()
-        assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
 
 
 def test_what_was_interrupted_does_not_count_beside_three_that_were_not() -> None:
@@ -124,21 +108,12 @@ def test_steps_with_a_look_count_in_a_long_run() -> None:
     assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
 
 
-def test_a_step_goes_by_the_looks_at_both_of_its_ends() -> None:
-    """By its own alone where the one before is further off; without any by the speeds of the whole run."""
-    rows = [
-        [10 * MS, 11 * MS, 700, 0.4, 0.5, 0.0, 0.0],
-        [20 * MS, 21 * MS, 0, 0.2, 0.3, 84.0, 14.0],
-        [90 * MS, 91 * MS, 9, 0.6, 0.7, 63.0, 10.0],
-    ]
+def test_a_step_goes_by_the_look_at_its_end() -> None:
+    """Without one by the speeds of the whole run; what an earlier version noted between the times is passed over."""
+    rows = [[10 * MS, 11 * MS, 700, 0.4, 0.5], [20 * MS, 21 * MS, 0, 0.2, 0.3]]
     looks = Looks(rows, Speeds(1.0, 2.0))
-    both = looks.beside(Step(1, 11 * MS + US, 21 * MS + US))
-    assert both.speeds == pytest.approx((0.3, 0.4))
-    assert (both.looked, both.spilled) == ([(20 * MS, MS, 0)], 700)
-    alone = looks.beside(Step(2, 50 * MS, 91 * MS + US))
-    assert alone.speeds == pytest.approx((0.6, 0.7))
-    assert (alone.looked, alone.spilled) == ([(90 * MS, MS, 9)], 0)
-    assert looks.beside(Step(3, 100 * MS, 120 * MS)) == (Speeds(1.0, 2.0), (), 0)
+    assert looks.beside(Step(1, 11 * MS + US, 21 * MS + US)) == ((0.2, 0.3), [(20 * MS, MS)])
+    assert looks.beside(Step(2, 21 * MS + US, 30 * MS)) == (Speeds(1.0, 2.0), ())
 
 
 @pytest.mark.parametrize("looked", [0, 7 * MS])
@@ -163,3 +138,27 @@ def test_a_recording_without_looks_goes_by_its_one_speed() -> None:
         gap(steps, took)
         steps.end()
     assert code_of(forecast(steps.close())) == pytest.approx(2.2, rel=0.01)
+
+
+def taken(*steps: tuple[float, float]) -> tuple[float, float]:
+    """The usual own code of these steps of one call, in ms, and what was lost of it; each took and lost so many ms."""
+    made = [
+        Seen([Happening("kernel", None, ran * 1e-3)], ["call"], {0: (lost * 1e-3, 0.0)} if lost else {})
+        for ran, lost in steps
+    ]
+    found = usual(made[0], made[1:])
+    return found.happenings[0].host_code * 1e3, found.lost * 1e3
+
+
+def test_what_was_interrupted_counts_where_little_else_is_known() -> None:
+    """Eleven steps on a busy machine: the one in the middle counts, and what all of them lost is told."""
+    ran = [8.2, 8.1, 1.4, 7.7, 8.0, 7.7, 8.0, 7.9, 7.8, 7.8, 8.1]
+    assert taken(*((gap, 40.0) for gap in ran)) == pytest.approx((7.9, 40.0))
+
+
+def test_a_busy_and_a_quiet_run_of_the_same_code() -> None:
+    """Within the aim of 15 %, though half of what the clock shows was lost, and not always told rightly."""
+    quiet, _ = taken(*((gap, 0.0) for gap in (4.4, 4.5, 4.3, 4.6, 4.4, 4.3, 4.5, 4.4)))
+    ran, lost = (4.6, 4.5, 8.3, 4.7, 2.9, 4.6, 4.9, 4.5), (12.0, 8.0, 0.0, 4.0, 13.6, 12.0, 8.0, 4.0)
+    busy, _ = taken(*zip(ran, lost, strict=True))
+    assert busy == pytest.approx(quiet, rel=0.15)

@@ -69,21 +69,6 @@ def train(steps: int = 3) -> RecordingBuilder:
     return builder
 
 
-def test_a_call_that_outlasts_its_step_counts_up_to_its_end() -> None:
-    """As one does that a thread makes: its time behind the step's end is not the step's."""
-    builder = RecordingBuilder(meta={"script": "train.py"})
-    line = builder.site("train.py", 10)
-    for start in (0, 100):
-        builder.entry(ADD, start_ns=start + 10, duration_ns=70, phase=Phase.FORWARD, site=line)
-        builder.entry(ADD, start_ns=start + 60, duration_ns=90, phase=Phase.BACKWARD, site=line)
-        builder.entry(ADD, start_ns=start + 85, duration_ns=5, phase=Phase.OPTIMIZER, site=line)
-        builder.end_step(start + 100)
-    table = builder.close().step_table()
-    for shares in (table.first, table.mean):
-        times = {share.phase: share.time_ns for share in shares if share.time_ns}
-        assert times == {Phase.FORWARD: 80, Phase.BACKWARD: 20}
-
-
 def test_step_table_shares_out_the_wall_clock() -> None:
     """Counts, bytes and time of every phase; the time before an entry is its phase's, overlap is counted once."""
     table = train().close().step_table()
@@ -166,36 +151,29 @@ def test_step_table_without_steps_is_empty() -> None:
     assert (table.averaged, table.mean, table.median, table.first, table.rare) == (0, (), (), (), None)
 
 
-def test_step_without_entries_keeps_its_time() -> None:
-    """A step in which nothing reached the device belongs to `other` altogether."""
-    builder = RecordingBuilder()
-    builder.end_step(700)
-    (other, *rest) = builder.close().step_table().first
-    assert other == PhaseShare(Phase.OTHER, time_ns=700.0)
-    assert {share.time_ns for share in rest} == {0.0}
+@pytest.mark.parametrize(
+    ("entries", "times"),
+    [
+        ([], {Phase.OTHER: 1000}),
+        ([(0, 500, Phase.OTHER), (900, 300, Phase.FORWARD), (1900, 600, Phase.BACKWARD)],
+         {Phase.FORWARD: 200, Phase.BACKWARD: 800}),
+        ([(1100, 700, Phase.FORWARD), (1600, 900, Phase.BACKWARD), (1850, 50, Phase.OPTIMIZER)],
+         {Phase.FORWARD: 800, Phase.BACKWARD: 200}),
+        ([(1200, 600_000, Phase.BACKWARD), (1900, 50, Phase.OPTIMIZER)], {Phase.BACKWARD: 1000}),
+    ],
+)  # fmt: skip
+def test_a_step_has_its_own_time(entries: list[tuple[int, int, Phase]], times: dict[Phase, float]) -> None:
+    """Calls that begin before a step or end after it count, and their time is cut to the step's; overlap counts once.
 
-
-def test_entries_outside_of_their_step_add_no_time() -> None:
-    """An entry that begins before its step or ends after it counts, and its time is cut to the step's."""
+    A step in which nothing reached the device belongs to `other` altogether.
+    """
     builder = RecordingBuilder(start_ns=1000)
-    builder.entry(ADD, start_ns=0, duration_ns=500, phase=Phase.OTHER)
-    builder.entry(ADD, start_ns=900, duration_ns=300, phase=Phase.FORWARD)
-    builder.entry(ADD, start_ns=1900, duration_ns=600, phase=Phase.BACKWARD)
+    for number, (start, length, phase) in enumerate(entries):
+        builder.entry(ADD, start_ns=start, duration_ns=length, phase=phase, thread=number % 2)
     builder.end_step(2000)
-    first = {share.phase: (share.on_mps, share.time_ns) for share in builder.close().step_table().first}
-    assert first[Phase.OTHER] == (1.0, 0.0)
-    assert first[Phase.FORWARD] == (1.0, 200.0)
-    assert first[Phase.BACKWARD] == (1.0, 800.0)
-
-
-def test_a_long_entry_takes_no_time_from_a_later_phase() -> None:
-    """One of another thread that ends after the step, and a call beside it."""
-    builder = RecordingBuilder(start_ns=1000)
-    builder.entry(ADD, start_ns=1200, duration_ns=600_000, phase=Phase.BACKWARD, thread=1)
-    builder.entry(ADD, start_ns=1900, duration_ns=50, phase=Phase.OPTIMIZER)
-    builder.end_step(2000)
-    first = {share.phase: share.time_ns for share in builder.close().step_table().first}
-    assert (first[Phase.BACKWARD], first[Phase.OPTIMIZER]) == (1000.0, 0.0)
+    first = builder.close().step_table().first
+    assert {share.phase: share.time_ns for share in first if share.time_ns} == times
+    assert sum(share.on_mps for share in first) == len(entries)
 
 
 def test_fallbacks() -> None:

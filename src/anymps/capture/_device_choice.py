@@ -11,7 +11,6 @@ import ast
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -43,12 +42,8 @@ _FACTORIES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """A line that chooses a device; of several the one with the lowest `rank` counts."""
-
-    rank: int
-    line: int
+_Choice = tuple[int, int]
+"""The rank of a line that chooses a device, and its number: of several the lowest counts."""
 
 
 def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object]]]:
@@ -58,22 +53,19 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
     line chooses, and the one that imports torch is given; empty if there is none either. Then come the lines that
     `_unmoved` tells of.
     """
-    best: tuple[str, _Choice] | None = None
+    file, line, best = "", 0, _NONE
     sources: dict[str, str] = {}
-    for file in program_files(script):
-        source = sources[file] = source_of(file)
-        rank = _NONE if best is None else best[1].rank
-        if _may_choose(source, rank):
-            first = min(_choices(source), key=lambda choice: (choice.rank, choice.line), default=None)
-            if first is not None and first.rank < rank:
-                best = file, first
-    if best is None:
+    for each in program_files(script):
+        source = sources[each] = source_of(each)
+        if _may_choose(source, best):
+            rank, at = min(_choices(source), default=(_NONE, 0))
+            if rank < best:
+                file, line, best = each, at, rank
+    if best == _NONE:
         return {}, []
-    file, choice = best
-    chosen = choice.rank < _IMPORT
-    quote = quote_text(sources[file], choice.line)
-    line = {"file": file, "line": choice.line, "source": quote.source, "chosen": chosen}
-    return line | {"first": quote.first, "around": quote.around}, [] if chosen else _unmoved(sources)
+    quote, chosen = quote_text(sources[file], line), best < _IMPORT
+    facts = {"file": file, "line": line, "source": quote.source, "chosen": chosen}
+    return facts | {"first": quote.first, "around": quote.around}, [] if chosen else _unmoved(sources)
 
 
 def _may_choose(source: str, rank: int) -> bool:
@@ -200,24 +192,24 @@ def _choices(source: str) -> tuple[_Choice, ...]:
 def _choices_at(node: ast.AST) -> Iterator[_Choice]:
     match node:
         case ast.If(test=asked) | ast.IfExp(test=asked) | ast.Assign(value=asked) if _asks_for_cuda(asked):
-            yield _Choice(_ASKED, node.lineno)
+            yield _ASKED, node.lineno
         case ast.Assign() if _is_other(node.value) and "device" in ast.unparse(node.targets[0]).lower():
-            yield _Choice(_NAMED, node.lineno)
+            yield _NAMED, node.lineno
         case ast.Call():
             yield from _choices_in_call(node)
         case ast.Import() | ast.ImportFrom() if any(name.partition(".")[0] == "torch" for _, name in imported(node)):
-            yield _Choice(_IMPORT, node.lineno)
+            yield _IMPORT, node.lineno
 
 
 def _choices_in_call(call: ast.Call) -> Iterator[_Choice]:
     """`torch.device("cpu")`, `f(device="cpu")`, and the default of an option `--device`."""
     if last_name(call) == "device" and call.args and _is_other(call.args[0]):
-        yield _Choice(_NAMED, call.lineno)
+        yield _NAMED, call.lineno
     is_option = "--device" in map(text_in, call.args)
     for keyword in call.keywords:
         names = is_option if keyword.arg == "default" else keyword.arg == "device"
         if names and _is_other(keyword.value):
-            yield _Choice(_GIVEN, call.lineno)
+            yield _GIVEN, call.lineno
 
 
 def _asks_for_cuda(test: ast.expr) -> bool:

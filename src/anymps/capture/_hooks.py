@@ -34,10 +34,10 @@ class Hooks:
         assign: Assign,
         rounds: Rounds,
         *,
-        habits: bool = True,
-        marks: Core | None = None,
-        part: Part | None = None,
-        looks: Looks | None = None,
+        habits: bool,
+        marks: Core | None,
+        part: Part | None,
+        looks: Looks | None,
     ) -> None:
         """`core` is the native module or an `ObserverCore`; `assign` says on its ledger what a storage is.
         `rounds` counts the steps of the program's loop.

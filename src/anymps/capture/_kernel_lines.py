@@ -56,7 +56,7 @@ class KernelLines:
         for kernel in kernels_of(source) if nodes else ():
             key = _key(kernel.body)
             self._written[key] = [graph[node] for node in nodes]
-            _keep(key, {"graph": fingerprint, "nodes": nodes})
+            _keep(key, {"graph": fingerprint, "nodes": dict(enumerate(nodes))})
 
     def of_library(self, source: str) -> dict[str, list[CodeLine]]:
         """The lines of the kernels in a Metal source, by name; kernels of unknown lines are left out."""
@@ -70,12 +70,9 @@ class KernelLines:
         was written, which may be long ago.
         """
         key = Path(path).stem  # a hash of what the module says
-        try:
-            told = json.loads(_path(key).read_text("utf-8"))
-            known = self._graphs[told["graph"]]
-            return {int(first): None if node is None else known[node] for first, node in told["nodes"].items()}
-        except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
-            pass  # not kept yet, of another program, or no file of ours
+        kept = self._kept(key)
+        if kept is not None:
+            return kept
         lines = {first: self._innermost(stack) for first, stack in linemap}
         fingerprint, graph = self._graph_with({line for line in lines.values() if line is not None})
         if not graph:
@@ -102,16 +99,17 @@ class KernelLines:
     def _lines(self, key: str) -> list[CodeLine]:
         lines = self._written.get(key)
         if lines is None:
-            lines = self._written[key] = self._kept(key)
+            lines = self._written[key] = list((self._kept(key) or {}).values())
         return [line for line in lines if line is not None]
 
-    def _kept(self, key: str) -> list[CodeLine | None]:
+    def _kept(self, key: str) -> dict[int, CodeLine | None] | None:
+        """The lines by their places; None where they are not kept yet, or are of another program."""
         try:
             told = json.loads(_path(key).read_text("utf-8"))
             known = self._graphs[told["graph"]]
-            return [known[node] for node in told["nodes"]]
-        except (OSError, ValueError, KeyError, IndexError, TypeError):
-            return []  # of another program, or no file of ours
+            return {int(place): None if node is None else known[node] for place, node in told["nodes"].items()}
+        except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+            return None  # or no file of ours
 
 
 def _keep(key: str, told: dict[str, object]) -> None:

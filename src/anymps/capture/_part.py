@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from anymps._errors import UsageError
 from anymps.capture._core import Core
-from anymps.record.format import Row
 from anymps.record.loop import Rounds
 
 
@@ -103,22 +102,3 @@ class Progress:
     peak: int
     begun: bool
     over: bool
-
-
-class StepClock:
-    """Keeps the time of the last steps, as they come off the tape: one row for each step of an optimizer."""
-
-    def __init__(self, rounds: Rounds) -> None:
-        self._rounds = rounds
-        self._row_ns = 0.0
-
-    @property
-    def step_ns(self) -> float:
-        """The time of a step, of all optimizers that take turns together."""
-        return self._row_ns * self._rounds.steps / max(1, self._rounds.number)
-
-    def add(self, rows: Sequence[Row], begin_ns: int = 0) -> None:
-        """Steps that have ended; none of them began before `begin_ns`."""
-        start, end = (max(rows[0][1], begin_ns), rows[-1][2]) if rows else (0, None)
-        if end is not None:
-            self._row_ns = (end - start) / len(rows)

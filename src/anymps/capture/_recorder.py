@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps._text import tell
@@ -20,7 +20,7 @@ from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._looks import Looks
 from anymps.capture._origins import defaults_behind, find_caller, find_origin
-from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_steps
+from anymps.capture._part import HeldMarks, Part, Progress, check_steps
 from anymps.capture._run_facts import choose_source, closing_facts, core_of, machine_facts
 from anymps.device import children_used_mps, real_calls, state
 from anymps.record import Fate, RefusalKind
@@ -43,19 +43,8 @@ FLUSH_SECONDS = 1.0
 _current: Capture | None = None
 
 
-class Drained(NamedTuple):
-    """What was taken off the tape at once: packed entries, new rows by table, and how many calls were only counted.
-
-    A site is `(id, file, line, function, via)` here.
-    """
-
-    entries: bytes
-    rows: dict[str, list[Row]]
-    dropped: int
-
-
 def site_row(site: Row) -> Row:
-    """The site with what its file says there."""
+    """The site, `(id, file, line, function, via)` on the tape, with what its file says there."""
     number, file, line, function, via = site
     quote = quote_file(file, line)
     return number, shown_file(file), line, function, quote.source, via, quote.first, quote.around, quote.comments
@@ -96,7 +85,7 @@ class Capture:
         self._delayed: dict[int, Row] = {}
         self._seconds = 0.0  # of a part that is over
         self._begin_ns = 0  # of a part
-        self._clock = StepClock(self._rounds)
+        self._optimizer_ns = 0.0  # between the last steps of optimizers
         self._looks = Looks()
         self._reached = False  # whether any operator ran on mps
         self._real_before: Counter[str] = Counter()  # calls that real kernels computed before it began
@@ -167,12 +156,11 @@ class Capture:
             self.flush()
             waits = sum(count for *_, wait, _, count, _, _ in self.core.tape_totals() if wait)
             allocated, peak, *_ = self.core.memory_statistics()["allocated"]
-            part, clock = self._part, self._clock
             return Progress(
                 steps=self._rounds.number,
-                recorded=part.recorded if part is not None else self._rounds.number,
+                recorded=self._part.recorded if self._part is not None else self._rounds.number,
                 waits=waits,
-                step_ns=clock.step_ns,
+                step_ns=self._optimizer_ns * self._rounds.steps / max(1, self._rounds.number),
                 allocated=allocated,
                 peak=peak,
                 begun=self.has_begun,
@@ -339,7 +327,8 @@ class Capture:
         operators = [(self._operators + index, name) for index, name in enumerate(names)]
         self._reached |= any(fate != Fate.MARK for _, _, fate, *_ in signatures)
         self._operators += len(names)
-        self._clock.add(steps, self._begin_ns)
+        if steps:
+            self._optimizer_ns = (steps[-1][2] - max(steps[0][1], self._begin_ns)) / len(steps)
         refusals, self._refusals = self._refusals, []
         rows = {
             "operators": operators,
@@ -350,22 +339,23 @@ class Capture:
             "rounds": rounds,
             "refusals": refusals,
         }
-        self._store(Drained(entries, rows, dropped))
+        self._store(entries, rows, dropped)
         if self._allocation_limit:
             assert self._writer is not None
             # At the end those still alive, too.
             self._writer.spool(self.core.ledger_drain(at_end), ALLOCATION)
 
-    def _store(self, drained: Drained) -> None:
-        self._write(drained)
+    def _store(self, entries: bytes, rows: Mapping[str, list[Row]], dropped: int) -> None:
+        """Keep what was taken off the tape: packed entries, new rows by table, and how many calls were only counted."""
+        self._write(entries, rows)
         assert self._writer is not None
         self._writer.add("totals", self.core.tape_totals())
 
-    def _write(self, drained: Drained) -> None:
+    def _write(self, entries: bytes, rows: Mapping[str, list[Row]]) -> None:
         assert self._writer is not None
-        for table, rows in drained.rows.items():
-            self._writer.add(table, map(site_row, rows) if table == "sites" else rows)
-        self._writer.spool(drained.entries)
+        for table, new in rows.items():
+            self._writer.add(table, map(site_row, new) if table == "sites" else new)
+        self._writer.spool(entries)
 
     def _flush_now_and_then(self) -> None:
         while not self._closed.wait(FLUSH_SECONDS):

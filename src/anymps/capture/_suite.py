@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anymps._numbers import digits
-from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
+from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, site_row
 from anymps.device import real_calls
 from anymps.record import Fate, Flag, Refusal, RefusalKind, Site, Wait
 from anymps.record.format import ENTRY, Row, mattering
@@ -233,23 +233,22 @@ class SuiteCapture(Capture):
                         self._writer.set_meta("suite", dict(suite))
             super().close(ending)
 
-    def _store(self, drained: Drained) -> None:
-        rows = drained.rows
+    def _store(self, entries: bytes, rows: Mapping[str, list[Row]], dropped: int) -> None:
         self._names += [name for _, name in rows["operators"]]
         self._signatures |= {row[0]: row for row in rows["signatures"]}
         self._sites |= {row[0]: row for row in rows["sites"]}
         self._modules += rows["modules"]
         self._steps += rows["steps"]
         self._section_refusals += rows["refusals"]
-        self._section_calls += len(drained.entries) // ENTRY.size + drained.dropped
+        self._section_calls += len(entries) // ENTRY.size + dropped
         # A sparse tape has few entries besides those that matter.
         all_of_them = self._everything or not self._to_file
-        self._section += drained.entries if all_of_them else mattering(drained.entries)
+        self._section += entries if all_of_them else mattering(entries)
         if self._to_file:
-            entries = drained.entries if self._kept < self._detail_limit else mattering(drained.entries)
+            entries = entries if self._kept < self._detail_limit else mattering(entries)
             self._kept += len(entries) // ENTRY.size
             # Without totals: a suite has too many to write each time. Without rounds: its tests are no loop.
-            self._write(Drained(entries, {**rows, "rounds": []}, 0))
+            self._write(entries, {**rows, "rounds": []})
 
     def _read(self, packed: bytes, rows: Sequence[Row], calls: int) -> Section:
         last = {row[0]: row for row in rows}  # a late error has a second row when it comes out

@@ -9,16 +9,14 @@ import site
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from anymps._errors import RecordingError
 from anymps._numbers import whole
-from anymps.children._sources import keep_sources
 from anymps.cleanup import hold, remove_leftover
 
 if TYPE_CHECKING:
@@ -74,8 +72,9 @@ if os.environ.get("ANYMPS_CHILDREN"):
 class ChildSettings:
     """What a child needs to know beyond what the environment says of the parent's device.
 
-    `prepare` is what each process calls first of all, `module:function` and a text for it; empty: nothing. Without
-    `device` nothing is switched on or recorded.
+    `prepare` is what each process calls first of all, `module:function` and a text for it; empty: nothing. `sources`
+    names, by file of the program, the one whose text is run in its place. Without `device` nothing is switched on or
+    recorded.
     """
 
     mac: str | None = None
@@ -84,6 +83,7 @@ class ChildSettings:
     arguments: bool = True
     prepare: tuple[str, str] | None = None
     device: bool = True
+    sources: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: str) -> ChildSettings | None:
@@ -112,10 +112,9 @@ class ChildParts:
         self._held = ExitStack()
         self._before: dict[str, str | None] = {}
 
-    def open(self, settings: ChildSettings, sources: Mapping[str, str] = MappingProxyType({})) -> None:
+    def open(self, settings: ChildSettings) -> None:
         """Have every Python that is started from now on come with the device, and leave its part.
 
-        `sources` names, by file of the program, the one whose text is run in its place.
         Raises RecordingError if there is no place for parts.
         """
         try:
@@ -125,7 +124,6 @@ class ChildParts:
             (self.folder / _HELD).touch()
             self._held = hold(self.folder / _HELD)
             (self.folder / _SETTINGS).write_text(text, encoding="utf-8")
-            keep_sources(self.folder, sources)
             self._set(CHILDREN_VARIABLE, str(self.folder))
             self._set(RANK_VARIABLE, os.environ.get("RANK", ""))
             if not _hook_is_installed():

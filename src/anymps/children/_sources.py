@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import linecache
 import os
 from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any, Final
-
-_FILE: Final = "sources.json"
+from typing import Any
 
 
 def serve_sources(changed: Mapping[str, str]) -> None:
@@ -46,20 +43,6 @@ def serve_sources(changed: Mapping[str, str]) -> None:
         with io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", errors="replace") as file:
             lines = file.readlines()
         linecache.cache[path] = (len(text), None, lines, path)
-
-
-def keep_sources(folder: Path, changed: Mapping[str, str]) -> None:
-    """Have the processes whose parts lie in a folder serve these sources, too."""
-    (folder / _FILE).write_text(json.dumps(dict(changed)), encoding="utf-8")
-
-
-def serve_kept(folder: str) -> None:
-    """Serve the sources that were kept for this folder's processes, if any."""
-    try:
-        kept = json.loads(Path(folder, _FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return
-    serve_sources(kept)
 
 
 def _replace_open_code(module: Any, text_of: Callable[[str], bytes | None]) -> None:

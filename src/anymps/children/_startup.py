@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from anymps._text import tell
 from anymps.children._parts import CHILDREN_VARIABLE, ChildSettings
-from anymps.children._sources import serve_kept
+from anymps.children._sources import serve_sources
 
 _TORCHS_OWN: Final = f"{os.sep}torch{os.sep}_inductor{os.sep}"
 """Processes in which torch compiles kernels. They compute nothing for the program."""
@@ -38,11 +38,11 @@ def begin() -> None:
     folder = os.environ.get(CHILDREN_VARIABLE)
     if not folder or _waiting is not None or "torch" in sys.modules:
         return
-    settings = ChildSettings.read(folder)
-    if settings is not None and settings.prepare is not None:
+    settings = ChildSettings.read(folder) or ChildSettings()
+    if settings.prepare is not None:
         _prepare(*settings.prepare)
-    serve_kept(folder)
-    if settings is not None and not settings.device:
+    serve_sources(settings.sources)
+    if not settings.device:
         return
     _waiting = _TorchFinder(folder)
     sys.meta_path.insert(0, _waiting)

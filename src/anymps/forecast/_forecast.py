@@ -13,8 +13,7 @@ from typing import Final, cast
 from anymps._errors import CostError
 from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WaitCost, WalkedStep, walk_step
-from anymps.forecast._happenings import Place, StepSeen, happenings
-from anymps.forecast._looks import Speeds
+from anymps.forecast._happenings import Place, Speeds, StepSeen, happenings
 from anymps.mac import Mac
 from anymps.record import Phase, Recording, Step, StepSum
 

@@ -2,31 +2,35 @@
 
 Times here are those of the recording machine, less the time in which the program's thread had no core (`_gaps.py` says
 which of several steps count). A call's own time counts only if the CPU computed it.
+
+The speed of a shared core changes within seconds. A time and a speed from different moments cannot be combined: on such
+a machine the quickest step over the highest speed is sometimes off by half. So each step's times are scaled by the look
+at its end (`capture/_looks.py`).
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import fsum
 from operator import itemgetter
 from statistics import median_low
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost import Happening, OperatorCall, read_tensor
 from anymps.forecast._gaps import Seen, usual
-from anymps.forecast._looks import Beside, Look, Looks, Speeds
 from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
 
 _NEAR: Final = 20  # steps of which the gaps are taken
 _MOST_READ: Final = 100_000  # calls of other steps that are read for their gaps: that many take a second
 # Plain numbers: a step may have a hundred thousand calls, and an operation with an enumeration takes a microsecond.
 _VIEW, _PAIR = int(Flag.VIEW), int(Flag.PAIR)
-_NEVER: Final = Look(sys.maxsize, 0, 0)
 _BEFORE_BATCH, _BATCH, _END = -1, -2, -3  # places that are no call's
 _PHASES: Final = {int(phase): phase for phase in Phase}
 _Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
@@ -36,6 +40,58 @@ _ENTRIES: Final = (
     "FROM entries "
     "WHERE step IN ({steps}) ORDER BY step, start_ns, id"
 )
+
+
+class Speeds(NamedTuple):
+    """Of a core of the recording machine, that of an M1 being 1. With 0 the recording's times mean nothing."""
+
+    code: float
+    """At which it runs the program's own code."""
+    compute: float
+    """At which it computes what falls back to it."""
+
+
+class Look(NamedTuple):
+    """A time in which the machine was looked at: where it begins and its length, in ns."""
+
+    begin: int
+    length: int
+
+
+_NEVER: Final = Look(sys.maxsize, 0)
+
+
+class Beside(NamedTuple):
+    """The machine beside a step, and when it was `looked` at in it: that time is not the program's."""
+
+    speeds: Speeds
+    looked: Sequence[Look] = ()
+
+
+class Looks:
+    """The looks of a recording. One of an earlier version, or of a run without an optimizer, holds none."""
+
+    def __init__(self, recorded: Sequence[Sequence[Any]], speeds: Speeds) -> None:
+        """`speeds` are those of the whole run, for steps in which there is no look."""
+        self._rows = recorded if speeds.code else ()
+        self._begins = [row[0] for row in self._rows]
+        self._speeds = speeds
+
+    def ended(self, step: Step) -> bool:
+        """Whether there is a look in the step; it lies at its end."""
+        return bool(self._within(step))
+
+    def beside(self, step: Step) -> Beside:
+        """By the look at the step's end, where there is one."""
+        rows = self._within(step)
+        if not rows:
+            return Beside(self._speeds)
+        speeds = Speeds(*(statistics.fmean(row[column] for row in rows) for column in (3, 4)))
+        return Beside(speeds, [Look(begin, end - begin) for begin, end, *_ in rows])
+
+    def _within(self, step: Step) -> Sequence[Sequence[Any]]:
+        end = step.start_ns if step.end_ns is None else step.end_ns
+        return self._rows[bisect_left(self._begins, step.start_ns) : bisect_left(self._begins, end)]
 
 
 class Place(NamedTuple):
@@ -162,7 +218,7 @@ class _Reader:
         lost: dict[int, tuple[float, float]] = {}
         clock = step.start_ns  # all before it is accounted for
         speed = self._speed
-        looked, spilled = iter((*beside.looked, _NEVER)), beside.spilled
+        looked = iter((*beside.looked, _NEVER))
         look = next(looked)
         loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
         loaded = 1.0  # the share of a batch's time in which the thread ran
@@ -172,11 +228,8 @@ class _Reader:
             fate, call, number = calls.get(identity) or self._call(identity)
             part = _PHASES[phase]
             while start > look.begin:
-                clock, spilled = clock + look.length, spilled + look.lost
-                look = next(looked)
+                clock, look = clock + look.length, next(looked)
             gap = start - clock
-            if spilled and delayed:  # told at the call after it
-                delayed, spilled = max(0, delayed - spilled), 0
             if fate is Fate.MARK:
                 if phase == Phase.BATCH and length and not flags & _PAIR:
                     ran, loaded = _ran(max(gap, 0), length, delayed)

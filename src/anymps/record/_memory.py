@@ -110,11 +110,11 @@ class Moment:
         """Bytes charged beyond the requested ones."""
         return sum(one.bytes - one.requested for one in self.alive)
 
-    def by_module(self) -> tuple[Holding, ...]:
-        """The modules that hold most activations, largest first."""
+    def by_module(self, category: Category = Category.ACTIVATIONS) -> tuple[Holding, ...]:
+        """The modules that hold most of a category, largest first."""
         groups: dict[str, list[Allocation]] = defaultdict(list)
         for one in self.alive:
-            if one.category is Category.ACTIVATIONS:
+            if one.category is category:
                 groups[one.module].append(one)
         rows = (Holding.of(group, module=module) for module, group in groups.items())
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.module)))

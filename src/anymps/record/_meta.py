@@ -31,7 +31,7 @@ def _is_look(row: tuple[Any, ...]) -> bool:
 
 
 Look = Annotated[tuple[int, int, int, _Speed, _Speed], _is_look]
-"""Begin and end in ns; us in which the thread had no core; two speeds."""
+"""Begin and end in ns; what earlier versions noted, the us in which the thread had no core; two speeds."""
 
 
 @dataclass(frozen=True)

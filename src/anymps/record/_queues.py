@@ -48,7 +48,7 @@ WHERE c.queued GROUP BY 1, 2, 3, 4
 
 
 def read_queues(
-    rows: Rows, walk: Walk, site: Callable[[int], Site], *, only_detailed: bool, begins: Sequence[int] = ()
+    rows: Rows, walk: Walk, site: Callable[[int], Site], *, only_detailed: bool, begins: Sequence[int]
 ) -> tuple[WaitQueue, ...]:
     """Every place where the host waited, by line and kind of wait, the most frequent first.
 

@@ -56,7 +56,7 @@ raise anything, as the checkpoint's early stop does."""
 class ObserverCore:
     """The native module with the parts that a device without the native core's own memory needs in another form."""
 
-    def __init__(self, core: NativeCore, save: Callable[[], None] | None = None) -> None:
+    def __init__(self, core: NativeCore, save: Callable[[], None]) -> None:
         """`core` is the native module; `save` takes the tape to the file at once: a call that may end the process is
         about to run.
         """
@@ -142,7 +142,7 @@ class ObserverCore:
             return Answer.LATE
         if type(error) not in _OF_TORCH:
             return Answer.LATE if keeps_results_alone(operator) else Answer.FOREIGN
-        kind = kind_of(error, (torch.complex128 if wide_complex else torch.float64,))
+        kind = kind_of(error, wide_complex=wide_complex)
         if kind is None:
             return Answer.RAISED
         self._blamed, self._in_backward = line, in_backward  # a backward's error arrives where the backward was called
@@ -180,6 +180,6 @@ class ObserverCore:
 
     def _met(self, identity: str, site: int) -> None:
         """A call is about to meet a known bug."""
-        if identity in self._dire and self.save is not None and (identity, site) not in self._saved:
+        if identity in self._dire and (identity, site) not in self._saved:
             self._saved.add((identity, site))
             self.save()

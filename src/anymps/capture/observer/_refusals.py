@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -77,22 +77,20 @@ _ALLOCATION: Final = "aten::empty.memory_format"
 _BY_ALLOCATOR: Final = frozenset(
     {RefusalKind.FLOAT64, RefusalKind.COMPLEX128, RefusalKind.RANK, RefusalKind.LAYOUT, RefusalKind.MEMORY}
 )
-_WIDE: Final = {torch.float64: RefusalKind.FLOAT64, torch.complex128: RefusalKind.COMPLEX128}
 DELAYED_ERROR: Final[type[Exception]] = getattr(torch, "AcceleratorError", type("_Never", (Exception,), {}))
 """What a kernel leaves behind and the next wait raises."""
 
 
-def kind_of(error: Exception, arguments: Sequence[Any]) -> RefusalKind | None:
+def kind_of(error: Exception, *, wide_complex: bool = False) -> RefusalKind | None:
     """The kind of refusal that an exception of an operator on mps is; None for an error of any device.
 
-    `arguments` are all that the operator was called with.
+    `wide_complex`: of those dtypes that mps lacks, the call's first one is complex128.
     """
     message = str(error)
     for kind, pattern in _patterns(str(torch.__version__)):
         if pattern.match(message):
-            if kind is RefusalKind.FLOAT64 and _wide_dtype(message, arguments) is torch.complex128:
-                return RefusalKind.COMPLEX128
-            return kind
+            is_complex = kind is RefusalKind.FLOAT64 and (wide_complex or "ComplexDouble" in message)
+            return RefusalKind.COMPLEX128 if is_complex else kind
     # The backend speaks of itself, in words that are in no table.
     return RefusalKind.ARGUMENT if re.search(r"\bMPS\b", message) else None
 
@@ -114,16 +112,6 @@ def culprit_of(kind: RefusalKind, tensors: Sequence[torch.Tensor]) -> torch.Tens
         elsewhere = [tensor for tensor in tensors if tensor.device.type != "mps"]
         return next((tensor for tensor in elsewhere if tensor.dim()), elsewhere[0] if elsewhere else None)
     return tensors[0] if kind in (RefusalKind.DTYPE, RefusalKind.ARGUMENT) and tensors else None
-
-
-def _wide_dtype(message: str, arguments: Sequence[Any]) -> torch.dtype | None:
-    if "ComplexDouble" in message:
-        return torch.complex128
-    for value in arguments:
-        dtype = value.dtype if isinstance(value, torch.Tensor) else value
-        if isinstance(dtype, torch.dtype) and dtype in _WIDE:
-            return dtype
-    return None
 
 
 @lru_cache(maxsize=1)

@@ -65,8 +65,8 @@ class OrderSession:
             capture = record(self._folder / RECORDING, script=name, argv=arguments)
             self._capture = capture.__enter__()
         if order.children:
-            prepare = (DIVERT_AGAIN, str(self._folder))
-            self._children.open(ChildSettings(order.device.mac, prepare=prepare, device=order.on == "mps"), sources)
+            prepare, on_mps = (DIVERT_AGAIN, str(self._folder)), order.on == "mps"
+            self._children.open(ChildSettings(order.device.mac, prepare=prepare, device=on_mps, sources=sources))
         if order.steps is not None:
             end_after(order.steps, self._stepped, self._note_end)
         self._is_open = True
