@@ -14,9 +14,8 @@ from anymps._version import __version__
 from anymps.findings import RULES, Finding, Rule, Severity, Story
 from anymps.record import Site
 from anymps.report._objects import fingerprints
-from anymps.report._suite import expected
 from anymps.report._text import clean, duration_range
-from anymps.report._words import limits, verdict
+from anymps.report._words import expected, limits, verdict
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ROOT: Final = "%SRCROOT%"
