@@ -15,6 +15,7 @@ from typing import Final
 from anymps._text import step_name
 from anymps.findings import Finding, Story
 from anymps.record import Fate, Flag, Phase, Wait
+from anymps.report._predicted import phase_words
 from anymps.report._words import environment, verdict
 
 _PROCESS: Final = 1
@@ -24,7 +25,6 @@ _BLOCK = 2000  # events written at once
 # Plain numbers: an operation with a member of an enumeration costs more than all else that is done for a call.
 _PAIR, _BACKWARD = int(Flag.PAIR), int(Phase.BACKWARD)
 _NOT_AUTOGRADS = int(Flag.PAIR | Flag.UNSAFE_COPY)  # marks whose `sequence` holds lines
-_PHASE_WORDS = {int(phase): json.dumps(phase.label) for phase in Phase}
 _POINT = [f".{part:03d}" for part in range(1000)]  # thousandths of a microsecond
 _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 
@@ -56,6 +56,9 @@ class _Events:
     _zero: int = 0
     _threads: set[int] = field(default_factory=set)
     _waiting: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._phases = {int(phase): json.dumps(word) for phase, word in phase_words(self.story).items()}
 
     def all(self) -> Iterator[list[str]]:
         """Every event, in blocks: the order does not matter to readers, so names of tracks come last."""
@@ -127,7 +130,7 @@ class _Events:
         track = _THREADS + 2 * thread
         args = f'{words}{place}"step":%s'
         event = (
-            f'{{"name":{name},"cat":{_PHASE_WORDS[phase]},"ph":"X","ts":%s,"pid":{_PROCESS},"tid":{track},'
+            f'{{"name":{name},"cat":{self._phases[phase]},"ph":"X","ts":%s,"pid":{_PROCESS},"tid":{track},'
             f'"args":{{{args}'
         )
         self._threads.add(thread)
@@ -140,7 +143,7 @@ class _Events:
         return event, bool(wait), phase, track, not flags & _NOT_AUTOGRADS, bool(flags & _PAIR)
 
     def _phase(self, phase: int, start: int, end: int) -> str:
-        return self._slice(_PHASE_WORDS[phase], "phase", start, max(end, start), _PHASES)
+        return self._slice(self._phases[phase], "phase", start, max(end, start), _PHASES)
 
     def _steps(self) -> Iterator[str]:
         for step in self.story.steps:
