@@ -13,7 +13,7 @@ from anymps.findings import Story, find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import Diff, compare, diff_document, render_diff_json, rendered
 from anymps.report.diff._compare import Change
-from anymps.report.diff._words import numbers
+from anymps.report.diff._document import numbers
 from recordings import META, MODEL, SCRIPT, training
 
 

@@ -14,9 +14,9 @@ import jsonschema
 import pytest
 
 from anymps._settings import FORMATS
-from anymps.findings import Story, find
+from anymps.findings import Finding, Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
-from anymps.report import compare, diff_document, render_diff_json, report_pieces
+from anymps.report import compare, diff_document, render_diff_json, render_terminal, report_pieces
 from anymps.report import rendered as as_form
 from recordings import META, hostile, refusing, small, training
 from rule_loops import once
@@ -24,7 +24,7 @@ from rule_loops import once
 DATA = Path(__file__).parents[1] / "data"
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 RECORDINGS = {"loop": small, "refused": refusing}
-FORMS = [form for form in FORMATS if form != "terminal"]  # that one has a file of its own
+FORMS = [form for form in FORMATS if form != "terminal"]
 
 
 def rendered(form: str, recording: Recording, root: str | None = None) -> str:
@@ -68,6 +68,25 @@ def test_whole_report(form: str, name: str) -> None:
     """The whole report of a recording is the expected one."""
     shown = comparable(form, rendered(form, RECORDINGS[name]()))
     assert shown == expected_file(form, name).read_text(encoding="utf-8")
+
+
+TEXTS = {
+    "training": lambda: render_terminal(*of(training().close())),
+    "training-brief": lambda: render_terminal(*of(training().close()), brief=True),
+    "refused": lambda: render_terminal(*of(refusing())),
+    "killed": lambda: render_terminal(*of(killed())),
+}
+
+
+def of(recording: Recording) -> tuple[Story, list[Finding]]:
+    """What a report is made of."""
+    return Story.of(recording), find(recording)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_whole_text(name: str) -> None:
+    """The whole report for a terminal is the expected one."""
+    assert TEXTS[name]() == expected_file("txt", name).read_text(encoding="utf-8")
 
 
 def killed() -> Recording:
@@ -305,18 +324,6 @@ def test_arrows_go_from_the_node_to_its_backward() -> None:
     assert arrows == [("s", 1, 1.0), ("f", 1, 3.0), ("s", 0, 0.0), ("f", 0, 5.0)]
 
 
-if __name__ == "__main__":
-    (DATA / "reports").mkdir(exist_ok=True)
-    for recording_name, make in RECORDINGS.items():
-        for form_name in FORMS:
-            text = comparable(form_name, rendered(form_name, make()))
-            expected_file(form_name, recording_name).write_text(text, encoding="utf-8")
-    for diff_name, pair in DIFFS.items():
-        for form_name in ("html", "markdown"):
-            text = comparable(form_name, diff_in(form_name, *pair()))
-            expected_file(f"diff.{form_name}", diff_name).write_text(text, encoding="utf-8")
-
-
 def test_phases_of_a_trace_do_not_overlap() -> None:
     """A phase ends where the next begins, though its last call may last longer; marks of habits belong to none."""
     builder = RecordingBuilder()
@@ -328,3 +335,17 @@ def test_phases_of_a_trace_do_not_overlap() -> None:
     events = json.loads(rendered("trace", builder.close()))["traceEvents"]
     phases = [(event["name"], event["ts"], event["dur"]) for event in events if event.get("cat") == "phase"]
     assert phases == [("forward", 0.0, 2.0), ("backward", 2.0, 2.003)]
+
+
+if __name__ == "__main__":
+    (DATA / "reports").mkdir(exist_ok=True)
+    for recording_name, make in RECORDINGS.items():
+        for form_name in FORMS:
+            text = comparable(form_name, rendered(form_name, make()))
+            expected_file(form_name, recording_name).write_text(text, encoding="utf-8")
+    for text_name, make_text in TEXTS.items():
+        expected_file("txt", text_name).write_text(make_text(), encoding="utf-8")
+    for diff_name, pair in DIFFS.items():
+        for form_name in ("html", "markdown"):
+            text = comparable(form_name, diff_in(form_name, *pair()))
+            expected_file(f"diff.{form_name}", diff_name).write_text(text, encoding="utf-8")

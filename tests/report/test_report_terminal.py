@@ -1,4 +1,4 @@
-"""The terminal report: whole texts for hand-made recordings, and that nothing in a script can disturb it."""
+"""The terminal report: its verdicts, its width and colours, and that nothing in a script can disturb it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import pytest
 
 from anymps.findings import Story, find
-from anymps.record import Fate, Flag, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait
+from anymps.record import Fate, Flag, Recording, RecordingBuilder, RefusalKind, Wait
 from anymps.report import print_document, render_terminal, report_pieces, run_document
 from anymps.report._words import limits
 from anymps.report.document import NARROWEST, WIDEST, Document, Section, Table, as_text
@@ -21,254 +21,6 @@ def report(recording: Recording, width: int = 100) -> str:
     return render_terminal(Story.of(recording), find(recording), width=width)
 
 
-LINES = """\
-Your script, line by line  counts of the whole run
-
-  nets/model.py
-  line  on mps  on CPU  switches  waits  source
-    18   1,000                           x = torch.relu(self.conv1(x))
-    19              10        20     10  x = x * torch.heaviside(x.detach(), self.zero)
-
-  train.py
-  line  on mps  on CPU  switches  waits  source
-    31                               20  images, labels = images.to(device), labels.to(device)
-    36      10                       10  running += loss.item()
-
-  timm/layers/drop.py
-  line  on mps  on CPU  switches  waits  source
-    88      10                           random_tensor.div_(keep_prob)
-
-  Not from your lines: 2,010 on mps.
-"""
-
-WITH_FINDINGS = f"""\
-Would run on M3 Pro 18GB, with 1 operator on the CPU.
-2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a step's 4
-waits are needless; without them the host could run 277 operators ahead, not 202.
-No time can be predicted for this Mac: only 3 of the step's 280 calls have a predicted time
-(missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
-
-What to change
-
-MPS102 warning  Operator runs on the CPU in the loop
-  where   nets/model.py:19 in forward
-          | x = x * torch.heaviside(x.detach(), self.zero)
-  what    `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 device switches a
-          step.
-  fix     Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. torch
-          2.15 has an MPS kernel for it.
-  cost    about 332 to 660 us a step on a Mac
-  why     Each call waits until the GPU is done, copies the inputs to the CPU and the results back.
-          Meanwhile the GPU is idle.
-  times   10 in this run, 1 a step
-  source  aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to
-          2.15; a fallback is a wait, a copy there and a copy back (pytorch PRs 150452 and 182749)
-
-MPS201 warning  Value read back in every step
-  where   train.py:36 in main
-          | running += loss.item()
-  what    `.item()` made the host wait once a step.
-  fix     Add up on the device, `running = running + loss.detach()`, and read `running` every 10
-          steps or after the loop.
-  cost    about 100 to 450 us a step on a Mac
-  why     The host waits until the GPU has finished all queued work. The GPU is then idle until the
-          host has queued more.
-  times   10 in this run, 1 a step
-  source  aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); an .item() costs 0.10 ms on an
-          M4 Pro with an empty queue (pytorch PR 182731)
-
-The training step  median of 9 steps, without the first
-
-  phase       on mps  on CPU  waits     to mps  to CPU  by fallback     time  share
-  batch                                                              1.00 ms    8 %
-  move                            2  588.5 KiB                       90.0 us    1 %
-  forward        101       1      1                         2.3 MiB  3.54 ms   29 %
-  loss read        1              1                4 B                975 us    8 %
-  backward       200                                                 6.07 ms   49 %
-  optimizer        1                                                  630 us    5 %
-  other
-
-  whole step     303       1      4  588.5 KiB     4 B      2.3 MiB  12.3 ms
-  first step     303       1      4  588.5 KiB     4 B      2.3 MiB  12.3 ms
-
-  25 of the operators on mps only view other memory: no kernel runs. Each fallback switches from the
-  GPU to the CPU and back: 2 switches a step.
-
-Waits  2 lines in the steps
-
-  where             waits for  a step  operators     host     work    cost a step
-  nets/model.py:19  fallback        1         75  1.33 ms  1.88 ms  332 to 660 us
-  train.py:36       item            1        202  2.62 ms  5.05 ms  100 to 450 us
-
-  Most operators were called by forward of nets/model.py:18 (before nets/model.py:19), by backward
-  (before train.py:36).
-  Operators: those on mps since the previous wait, median to maximum. Host: this machine's time
-  between them, in which the host prepares them; work: the time inside them. On a Mac the GPU works
-  meanwhile, at its own speed, and the wait lasts until it is done.
-
-  Fine as they are:
-  train.py:31  copy to mps  20  the loop's data on its way to the device
-
-{LINES}
-Environment
-
-  Mac        Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, largest buffer
-             9.99 GiB
-  device     virtual: computed on this machine by the rules of MPS
-  fallback   on (PYTORCH_ENABLE_MPS_FALLBACK)
-  torch      2.13.0+cpu
-  Python     3.11.7
-  platform   Linux x86_64
-  anymps     0.1.0
-  variables  PYTORCH_ENABLE_MPS_FALLBACK=1
-  script     train.py --epochs 3
-  recorded   2026-11-21T07:05:00+00:00, 3,070 calls, 10 complete steps
-
-Limits
-
-  -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
-     without the cost of draining a long queue.
-"""
-
-REFUSED = """\
-Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
-1 error. Change first: train.py:14 (MPS301).
-
-What to change
-
-MPS301 error  float64 on MPS
-  where    train.py:14
-           | weights = weights.to(device)
-  made at  train.py:9
-           | weights = torch.from_numpy(np.linspace(1, 2, CLASSES))
-  what     `weights`, made by `np.linspace(1, 2, CLASSES)` at train.py:9, is float64, NumPy's
-           default dtype; going to mps raised TypeError.
-  fix      Write `np.linspace(1, 2, CLASSES, dtype=np.float32)` at train.py:9, or `.float()` before
-           it goes to the device.
-  why      Metal has no float64: any float64 tensor on mps raises TypeError.
-  times    1
-  source   aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15
-
-Steps
-
-  No complete step was recorded: no loop with work on mps completed a round.
-
-Your script, line by line  counts of the whole run
-
-  train.py
-  line  on mps  on CPU  waits  refused  source
-    14                               1  weights = weights.to(device)
-
-Environment
-
-  Mac       Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, largest buffer
-            9.99 GiB
-  device    virtual: computed on this machine by the rules of MPS
-  fallback  off (PYTORCH_ENABLE_MPS_FALLBACK)
-  torch     2.13.0+cpu
-  Python    3.11.7
-  platform  Linux x86_64
-  anymps    0.1.0
-  script    train.py --epochs 3
-  recorded  2026-11-21T07:05:00+00:00, 1 call, 0 complete steps
-
-Limits
-
-  -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
-     without the cost of draining a long queue.
-  -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
-     complete training steps, and the recording has none. A training step ends with
-     `optimizer.step()`, or is a round with a `backward()`.
-"""
-
-KILLED = """\
-The recording stops in the middle of the run; until then MPS on M1 8GB rejected nothing.
-No findings.
-
-Steps
-
-  No complete step was recorded: no loop with work on mps completed a round.
-
-Your script, line by line  counts of the whole run
-
-  Not from your lines: 5 on mps.
-
-Environment
-
-  Mac       M1 8GB
-  device    virtual: computed on this machine by the rules of MPS
-  recorded  5 calls, 0 complete steps
-
-Limits
-
-  -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
-     without the cost of draining a long queue.
-  -  The recording stops in the middle of the run: this report covers the run up to there.
-  -  The detail of 5 plain calls was not kept: counts by line and operator include all calls, the
-     step table only the steps with full detail.
-  -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
-     complete training steps, and the recording has none. A training step ends with
-     `optimizer.step()`, or is a round with a `backward()`.
-"""
-
-
-BRIEF = f"""\
-Would run on M3 Pro 18GB, with 1 operator on the CPU.
-2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a step's 4
-waits are needless; without them the host could run 277 operators ahead, not 202.
-No time can be predicted for this Mac: only 3 of the step's 280 calls have a predicted time
-(missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
-
-What to change
-
-  where             rule            finding                                 cost a step
-  nets/model.py:19  MPS102 warning  Operator runs on the CPU in the loop  332 to 660 us
-  train.py:36       MPS201 warning  Value read back in every step         100 to 450 us
-
-The training step  median of 9 steps, without the first
-
-  phase       on mps  on CPU  waits     to mps  to CPU  by fallback
-  move                            2  588.5 KiB
-  forward        101       1      1                         2.3 MiB
-  loss read        1              1                4 B
-  backward       200
-  optimizer        1
-
-  whole step     303       1      4  588.5 KiB     4 B      2.3 MiB
-  first step     303       1      4  588.5 KiB     4 B      2.3 MiB
-
-  25 of the operators on mps only view other memory: no kernel runs. Each fallback switches from the
-  GPU to the CPU and back: 2 switches a step.
-
-Waits  2 lines in the steps
-
-  where             waits for  a step  operators    cost a step
-  nets/model.py:19  fallback        1         75  332 to 660 us
-  train.py:36       item            1        202  100 to 450 us
-
-  Most operators were called by forward of nets/model.py:18 (before nets/model.py:19), by backward
-  (before train.py:36).
-  Operators: those on mps since the previous wait, median to maximum.
-
-  Fine as they are:
-  train.py:31  copy to mps  20  the loop's data on its way to the device
-
-{LINES}
--v shows each finding's line, fix and reason, this machine's own times, the Mac and the versions.
-"""
-
-
-def test_report_of_a_loop_with_findings() -> None:
-    """The whole report of a loop with a fallback and a read in every step."""
-    assert report(training().close()) == WITH_FINDINGS
-
-
-def test_report_in_brief() -> None:
-    """A line for each finding, no time of this machine's, no phase without work, and memory in a sentence."""
-    recording = training().close()
-    assert render_terminal(Story.of(recording), find(recording), brief=True) == BRIEF
-
-
 def test_report_of_a_clean_loop() -> None:
     """A clean loop says so, and its report holds nothing that is not there."""
     lines = report(training(clean=True).close()).splitlines()
@@ -278,20 +30,6 @@ def test_report_of_a_clean_loop() -> None:
     at = lines.index("Waits  all fine as they are")
     assert lines[at + 2] == "  train.py:31  copy to mps  20  the loop's data on its way to the device"
     assert not {"What to change", "  line  on mps  on CPU  switches  waits  source"} & set(lines)
-
-
-def test_report_of_a_refused_run() -> None:
-    """A run that MPS ends: the verdict names the line, the finding the line that made the array."""
-    assert report(refusing()) == REFUSED
-
-
-def test_report_of_a_killed_run() -> None:
-    """A recording that stops in mid-run says so in the verdict and in its limits."""
-    writer = RecordingWriter.in_memory({"virtual": True, "mac": "M1 8GB"})
-    writer.add("operators", [(1, "aten::mm")])
-    writer.add("signatures", [(1, 1, 0, "[]", "[]", "{}")])
-    writer.add("totals", [(1, 0, 0, 3, 0, 0, 5, 5, 0)])
-    assert report(writer.recording()) == KILLED
 
 
 def verdict(recording: Recording) -> str:
@@ -492,7 +230,7 @@ def test_pipe_gets_the_plain_report(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = training().close()
     stream = Terminal(terminal=False)
     print_document(run_document(Story.of(recording), find(recording)), stream)
-    assert stream.text == WITH_FINDINGS
+    assert stream.text == report(recording)
 
 
 def test_terminal_gets_colour_and_its_own_width(monkeypatch: pytest.MonkeyPatch) -> None:

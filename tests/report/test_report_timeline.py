@@ -34,19 +34,20 @@ def recording(
     reads: bool = True,
     fallback: bool = False,
     line: str = LOSS,
+    backward: str = "loss.backward()",
     side: str = SIDE,
     **meta: object,
 ) -> Recording:
     """Three steps of products, with a `line` at their end that reads a value, or a fallback in their middle."""
     builder = RecordingBuilder(meta={**META, **meta})
     site = builder.site("train.py", 12, "main", line)
-    backward = builder.site("train.py", 11, "main", "err_d[0].backward()")
+    called = builder.site("train.py", 11, "main", backward)
     for step in range(3):
         start = step * 1_000_000
         for number in range(products):
             builder.entry(
                 "aten::mm", start_ns=start + number * 1000, duration_ns=500, phase=Phase.FORWARD,
-                inputs=(side, side), outputs=(side,), fate=Fate.NATIVE, site=backward,
+                inputs=(side, side), outputs=(side,), fate=Fate.NATIVE, site=called,
             )  # fmt: skip
             if fallback and number == products // 2:
                 builder.entry(
@@ -96,19 +97,20 @@ def test_the_tracks_of_a_step_on_the_mac() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "word"),
+    ("backward", "line", "word"),
     [
-        (LOSS, "loss read"),
-        ("print(err_d[0].item())", "loss read"),
-        ("right += (scores.argmax() == label).sum().item()", "value read"),
-        ("err = scores.mean().item()", "value read"),
+        ("loss.backward()", LOSS, "loss read"),
+        ("err_d[0].backward(retain_graph=True)", "print(err_d[0].item())", "loss read"),
+        ("scaler.scale(l).backward()", "print(l.item())", "loss read"),
+        ("l.backward()", "right += (scores.argmax() == label).sum().item()", "value read"),
+        ("accelerator.backward(l)", "seen = accelerator.gather(right).item()", "value read"),
     ],
 )
-def test_only_a_loss_is_called_one(line: str, word: str) -> None:
+def test_only_a_loss_is_called_one(backward: str, line: str, word: str) -> None:
     """Each text and drawing calls a read of another value a value read."""
-    story = Story.of(recording(2, line=line, side="float32[64, 64]"))
+    story = Story.of(recording(2, line=line, backward=backward, side="float32[64, 64]"))
     other = {"loss read", "value read"} - {word}
-    forms = [*(rendered(story, form) for form in ("terminal", "html")), render_summary(story, [])]
+    forms = [*(rendered(story, form) for form in ("terminal", "html", "trace")), render_summary(story, [])]
     forms.append("".join(as_form(diff_document(compare(story, story, [], [])), "terminal")))
     for shown in forms:
         assert word in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -52,22 +52,6 @@ class TorchRelease(NamedTuple):
     era: str
 
 
-class Transfer(NamedTuple):
-    """A copy between CPU and mps: seconds before the first byte beside the wait of a blocking one, then bytes a second.
-
-    A blocking copy takes 110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch pull request 182749), which is what a
-    wait takes there. Kornia's benchmark of an M1 and an M4 leaves up to 60 us for a copy beside its wait, 20 in the
-    middle. The speed is that of a memcpy on one core, 40 to 75 GB/s.
-    """
-
-    latency: float = 20e-6
-    rate: float = 50e9
-
-    def seconds(self, size: int) -> float:
-        """What a copy of so many bytes takes."""
-        return self.latency + size / self.rate
-
-
 @dataclass(frozen=True)
 class Coefficients:
     """All of them.
@@ -100,7 +84,6 @@ class Coefficients:
     wider: dict[str, float]
     between: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    transfer: Transfer = field(default_factory=Transfer)
 
 
 @cache

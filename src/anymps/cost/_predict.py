@@ -41,6 +41,12 @@ M4 as on an M1 (Kornia's benchmark of both, macOS 26.5)."""
 # MPS computes the gradients of the input and of the weight by a graph each.
 _TWO_GRADIENTS: Final = ("linear_backward", "convolution_backward")
 
+TRANSFER: Final = 20e-6
+"""Seconds of a copy before its first byte. A blocking copy takes 110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch
+pull request 182749), which is what a wait takes there. Kornia's benchmark of an M1 and an M4 leaves up to 60 us for a
+copy beside its wait, 20 in the middle."""
+_MEMCPY: Final = 50e9  # bytes a second: a memcpy on one core reaches 40 to 75 GB/s
+
 _TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
 
 
@@ -103,7 +109,7 @@ def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficie
     host = dispatch_seconds(call, mac, release, coefficients)
     moved = moved_bytes(call)
     if moved:
-        return OperatorTime(0.0, 0.0, 0.0, coefficients.transfer.seconds(moved), "transfer", "nothing", 0)
+        return OperatorTime(0.0, 0.0, 0.0, transfer_seconds(moved), "transfer", "nothing", 0)
     works = works_of(call, release.number)
     kernels = [(kernel_time(work, mac, release, coefficients), work) for work in works]
     if not kernels:
@@ -158,6 +164,11 @@ def wait_seconds(mac: Mac, coefficients: Coefficients) -> float:
     base = coefficients.wait_base_chip if mac.is_base_chip else 1.0
     newer = coefficients.wait_newer_chip if mac.generation >= QUICK_WAITS else 1.0
     return coefficients.wait * 1e-6 * base * newer
+
+
+def transfer_seconds(size: int) -> float:
+    """What a copy of so many bytes between CPU and mps takes, beside the wait of a blocking one."""
+    return TRANSFER + size / _MEMCPY
 
 
 def moved_bytes(call: OperatorCall) -> int:

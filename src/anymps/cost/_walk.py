@@ -24,6 +24,7 @@ from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without,
 from anymps.cost._coefficients import Coefficients, TorchRelease
 from anymps.cost._kernel import rates
 from anymps.cost._predict import (
+    TRANSFER,
     OperatorTime,
     dispatch_seconds,
     graphs_of,
@@ -31,6 +32,7 @@ from anymps.cost._predict import (
     runs_own_kernel,
     step_interval,
     trains,
+    transfer_seconds,
     wait_seconds,
     widened,
     width,
@@ -266,7 +268,6 @@ class _Book:
         _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
         self._mac, self._release, self._coefficients = mac, release, coefficients
         self._layouts = Layouts(release.number)
-        self._transfer = coefficients.transfer
         self._wait = wait_seconds(mac, coefficients)
         self._slower = coefficients.training_host if training else 1.0
         self._dispatch = self._slower * dispatch_seconds(None, mac, release, coefficients)
@@ -314,7 +315,7 @@ class _Book:
             return Move(max(0.0, code - self._view), self._view, "launch", 0.0, "nothing")
         self.calls += 1
         if happening.kind == "copy":
-            carry = self._transfer.seconds(happening.moved)
+            carry = transfer_seconds(happening.moved)
             if not happening.waits:
                 return Move(code, carry, "copies", 0.0, "nothing")
             return Move(code, 0.0, "copies", 0.0, "nothing", True, self._wait, carry, (carry, 0.0))
@@ -345,7 +346,7 @@ class _Book:
             self.unpredicted[operator] += 1
         native, *_ = self._time(happening.call, told=False)
         # What the CPU needs is copied there once the queue is empty, and its results back: both copies block.
-        copies = self._wait + self._transfer.latency + self._transfer.seconds(happening.moved)
+        copies = self._wait + TRANSFER + transfer_seconds(happening.moved)
         after = copies + (seconds or 0.0)
         instead = (native.host, native.device) if native is not None else (self._dispatch, 0.0)
         return Move(code, 0.0, "CPU fallback", 0.0, "nothing", True, self._wait, after, instead)

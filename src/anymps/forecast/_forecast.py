@@ -13,7 +13,7 @@ from typing import Final, cast
 from anymps._errors import CostError
 from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WaitCost, WalkedStep, walk_step
-from anymps.forecast._happenings import Place, Speeds, StepSeen, happenings
+from anymps.forecast._happenings import Place, Speeds, happenings
 from anymps.mac import Mac
 from anymps.record import Phase, Recording, Step, StepSum
 
@@ -114,7 +114,6 @@ class Forecast:
         return "" if self.on_cpu is None else f" That Mac's CPU alone would take about {duration(1e9 * self.on_cpu)}."
 
 
-_seen: weakref.WeakKeyDictionary[Recording, tuple[Step, StepSeen, float]] = weakref.WeakKeyDictionary()
 _Asked = tuple[Mac | None, bool, str, Step | None]
 _made: weakref.WeakKeyDictionary[Recording, dict[_Asked, Forecast | str]] = weakref.WeakKeyDictionary()
 
@@ -185,8 +184,7 @@ def seconds_saved(
     None where that is nothing known. Raises CostError as `forecast` does.
     """
     before = forecast(recording)
-    _, seen, _ = _happenings(recording, before.mac)
-    instead = change(seen.happenings)
+    instead = change(before.happenings)
     if instead is None:
         return None
     return max(0.0, before.time.seconds - walk_step(instead, before.mac, before.torch).seconds)
@@ -211,8 +209,11 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, typical: Step |
     torch = torch or recording.run.times_of or made_by
     if not torch:
         raise CostError("anymps: no time can be predicted: the recording does not say which torch made it")
-    step, seen, speed = _happenings(recording, named, typical)
-    found, busy = seen.happenings, seen.busy
+    step = typical or recording.typical_step()
+    if step is None:
+        raise CostError("anymps: no time can be predicted: the recording holds no complete step")
+    speeds = _speeds(recording, named)
+    found, busy = happenings(recording, step, speeds)
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
     time = walk_step(found, mac, torch, busy=busy)
@@ -225,7 +226,7 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, typical: Step |
         raise CostError("anymps: no time can be predicted for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     no_time = _no_time(recording, mac, time)
-    on_cpu = _on_cpu(recording, step, mac, speed)
+    on_cpu = _on_cpu(recording, step, mac, speeds.code)
     faster = not no_time and time.bound == "launch" and on_cpu is not None and on_cpu < time.low
     return Forecast(
         mac,
@@ -254,20 +255,6 @@ def _on_cpu(recording: Recording, typical: Step, mac: Mac, speed: float) -> floa
     alike = {(step.waits, step.on_cpu) for step in steps if step.step == typical.step}
     spans = [step.duration_ns for step in steps[1:] if (step.waits, step.on_cpu) in alike]
     return 1e-9 * min(spans) * speed / mac.cpu_speed if spans else None
-
-
-def _happenings(recording: Recording, named: Mac | None, step: Step | None = None) -> tuple[Step, StepSeen, float]:
-    known = _seen.get(recording) if step is None else None
-    if known is None:
-        given = step is not None
-        step = step or recording.typical_step()
-        if step is None:
-            raise CostError("anymps: no time can be predicted: the recording holds no complete step")
-        speeds = _speeds(recording, named)
-        known = step, happenings(recording, step, speeds), speeds.code
-        if not given:
-            _seen[recording] = known
-    return known
 
 
 def _speeds(recording: Recording, named: Mac | None) -> Speeds:

@@ -40,8 +40,7 @@ def memory_section(story: Story, *, page: bool = False, brief: bool = False) -> 
     if peak is None:
         return
     directory = story.run.directory
-    sizes = sorted(peak.by_category.items(), key=lambda row: -row[1])
-    held = tuple((kind.value, text.size(size), text.percent(size, peak.allocated)) for kind, size in sizes if size)
+    held = categories(peak)
     blocks: list[Block] = [Prose(tuple(_sentences(story, peak)))]
     limits = story.memory_limits
     if brief and limits is not None and peak.allocated < _MUCH * limits.working_set:
@@ -57,6 +56,12 @@ def memory_section(story: Story, *, page: bool = False, brief: bool = False) -> 
     if lines:
         blocks.append(Table("memory-lines", _LINES, lines, caption="The lines that held most at the peak", head=3))
     yield Section("memory", "Memory", tuple(blocks))
+
+
+def categories(peak: Moment) -> tuple[tuple[str, ...], ...]:
+    """What fills the memory at the peak by use, the largest first: name, size and share."""
+    sizes = sorted(peak.by_category.items(), key=lambda row: -row[1])
+    return tuple((kind.value, text.size(size), text.percent(size, peak.allocated)) for kind, size in sizes if size)
 
 
 def beyond(peak: Moment) -> tuple[tuple[str, ...], ...]:

@@ -18,7 +18,7 @@ ON_MAC = "on the Mac"
 PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
 """In a step's own order; `other` comes last."""
 
-_OF_BACKWARD: Final = re.compile(r"(\w+)(?:\[[^\]]*\])?\.backward\(")
+_BACKWARD: Final = re.compile(r"(?:\bscale\((\w+)\)|\b(\w+)(?:\[[^\]]{0,40}\])?)\.backward\((?:\)|\w+=)")
 _NAMED: Final = 3  # phases in a line
 _LEAST: Final = 0.1  # of a step: what a phase takes that is named
 
@@ -28,7 +28,8 @@ def phase_words(*stories: Story) -> dict[Phase, str]:
 
     A loss is what `backward()` is called on, or has that word in its line.
     """
-    names = [name for story in stories for line in story.lines for name in _OF_BACKWARD.findall(line.source)]
+    lines = (line.source for story in stories for line in story.lines)
+    names = [found[1] or found[2] for line in lines for found in _BACKWARD.finditer(line)]
     loss = re.compile("|".join(("loss", *(rf"\b{name}\b" for name in names))), re.IGNORECASE)
     waits = [wait for story in stories for wait in story.wait_calls if Phase.LOSS_READ in wait.phases and wait.steps]
     losses = bool(waits) and all(loss.search(wait.site.source) for wait in waits)

@@ -14,24 +14,21 @@ from anymps.report import _text as text
 from anymps.report._predicted import ON_MAC, PHASES, mac_times, phase_words
 from anymps.report.document import Block, Column, Form, Prose, Section, Table
 
-COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share", ON_MAC)
-
 _TABLE: Final = (
     Column("phase"),
-    *(
-        Column(
-            name,
-            "number",
-            style={"on CPU": "yellow", "waits": "yellow", "by fallback": "yellow", "share": "dim"}.get(name, ""),
-            left_out={"by fallback": 1, "share": 2, "to CPU": 3, "to mps": 4}.get(name, 0),
-        )
-        for name in COLUMNS
-    ),
+    Column("on mps", "number"),
+    Column("on CPU", "number", style="yellow"),
+    Column("waits", "number", style="yellow"),
+    Column("to mps", "number", left_out=4),
+    Column("to CPU", "number", left_out=3),
+    Column("by fallback", "number", style="yellow", left_out=1),
+    Column("time", "number"),
+    Column("share", "number", style="dim", left_out=2),
+    Column(ON_MAC, "number"),
 )
 _OWN_TIMES: Final = ("time", "share")  # of the machine that the run was recorded on
 _WHERE_ANY: Final = ("by fallback", ON_MAC)  # columns that are left out where they are empty
-
-NO_STEP: Final = "No complete step was recorded: no loop with work on mps completed a round."
+_NO_STEP: Final = "No complete step was recorded: no loop with work on mps completed a round."
 
 
 def step_title(table: StepTable, *, trains: bool) -> str:
@@ -51,17 +48,17 @@ def step_section(story: Story, *, brief: bool = False) -> Iterator[Section]:
         return
     title = step_title(table, trains=story.trains)
     if not table.first:
-        none = Prose((NO_STEP,))
+        none = Prose((_NO_STEP,))
         yield Section("step", title, (none,), nav="Step", forms=Form.TERMINAL | Form.PAGE)
         return
-    shares, of = table.typical, caption(table)
+    shares, of = table.typical, _caption(table)
     whole, on_mac, words = total(shares), mac_times(story.timed), phase_words(story)
     rows = [
-        (words[share.phase], *cells(share, whole.time_ns, on_mac(share.phase)))
+        (words[share.phase], *_cells(share, whole.time_ns, on_mac(share.phase)))
         for share in sorted(shares, key=by_place)
     ]
-    sums = [("whole step", *cells(whole, 0, on_mac(None)))]
-    sums += [("first step", *cells(total(table.first), 0))] if table.median else []
+    sums = [("whole step", *_cells(whole, 0, on_mac(None)))]
+    sums += [("first step", *_cells(total(table.first), 0))] if table.median else []
     own = () if story.run.on_mac or not brief else _OWN_TIMES
     kept = [
         at
@@ -84,15 +81,15 @@ def is_idle(table: StepTable) -> bool:
     return bool(table.first) and not any(share.on_mps or share.on_cpu or share.waits for share in shares)
 
 
-def caption(table: StepTable) -> str:
+def _caption(table: StepTable) -> str:
     """Which steps the table is of."""
     if table.median:
         return f"median of {text.plural(table.averaged, 'step')}, without the first"
     return "the only complete step, with all that came before it"
 
 
-def cells(share: PhaseShare, whole_ns: float, on_mac: str = "") -> list[str]:
-    """The cells of one row, by `COLUMNS`; the share is of `whole_ns`, empty if that is 0."""
+def _cells(share: PhaseShare, whole_ns: float, on_mac: str = "") -> list[str]:
+    """The cells of one row, behind its name; the share is of `whole_ns`, empty if that is 0."""
     return [
         text.count(share.on_mps),
         text.count(share.on_cpu),

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from anymps._text import listed
-from anymps.findings import Finding, Judgement, Outcome, Severity, Story
+from anymps.findings import Finding, Judgement, Outcome, Severity, Story, is_refusal
 from anymps.forecast import Forecast
-from anymps.record import Line, LinesByProcess, Meta, Occurrence
+from anymps.record import Line, LinesByProcess, Meta, Occurrence, Suite
 from anymps.report._checked import numbers, own_kernels
 from anymps.report._predicted import mac_seconds
-from anymps.report._suite import news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
 from anymps.report.document import Cut
 
@@ -41,7 +40,7 @@ def verdict(story: Story, findings: Sequence[Finding], *, running: bool = False)
         summary += f" Change first: {place_to_change(first, story.run.directory)} ({first.id}{price})."
     run, judged = story.run, story.judge(findings)
     if run.suite is not None:
-        return [session(run, run.suite, clean(run.mac) or "a Mac", unused=story.unused), summary]
+        return [_session(run, run.suite, clean(run.mac) or "a Mac", unused=story.unused), summary]
     not_begun = _not_begun(run, unused=story.unused)
     if judged.outcome is Outcome.UNUSED and not findings:
         choose = 'The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
@@ -323,6 +322,34 @@ def _would_it_run(run: Meta, judged: Judgement, *, unused: bool, fallbacks: int,
         return f"{ran} on {mac}, but {plural(judged.refused, 'call')} raised and the script continued."
     some = f", with {plural(fallbacks, 'operator')} on the CPU" if fallbacks else ""
     return f"{ran} on {mac}{some}."
+
+
+def _session(run: Meta, suite: Suite, mac: str, *, unused: bool) -> str:
+    """How the tests ended, on that Mac."""
+    tests = plural(suite.tests, "test")
+    if not suite.tests:
+        return f"No test ran, so this says nothing about {mac}."
+    if run.ending.status not in (0, 1):
+        return f"The session did not finish: {tests} ran on {mac}."
+    if unused:
+        return f"None of {tests} used mps, so this says nothing about {mac}."
+    if suite.failed:
+        return f"{suite.failed:,} of {tests} {'failed' if run.on_mac else 'would fail'} on {mac}."
+    words = f"{tests} {'ended' if run.on_mac else 'would end'} as expected on {mac}"
+    return f"{words}, {suite.excused:,} of them with a failure." if suite.excused else f"{words}."
+
+
+def expected(finding: Finding, suite: Suite | None) -> str:
+    """Why an error is no news: the manifest, a mark or the test itself expects it. The empty text if it is news."""
+    if suite is None or not finding.site.known or not is_refusal(finding):
+        return ""
+    why = (row.why for row in suite.expected if (row.file, row.line) == finding.site.file_line)
+    return next((clean(words) or "expected" for words in why), "")
+
+
+def news(findings: Sequence[Finding], suite: Suite | None) -> list[Finding]:
+    """The findings that nobody expects."""
+    return [finding for finding in findings if not expected(finding, suite)]
 
 
 def how_many(findings: Sequence[Finding]) -> str:

@@ -18,7 +18,6 @@ from anymps.report.document import (
     Facts,
     Form,
     Items,
-    Measured,
     Prose,
     Section,
     State,
@@ -144,9 +143,9 @@ def _losses(found: Comparison) -> Iterator[Section]:
     rows = tuple(
         (
             f"{pair.step + 1:,}",
-            Measured(f"{pair.left:.7g}", pair.left),
-            Measured(f"{pair.right:.7g}", pair.right),
-            Measured(words.percent(pair.difference) if pair.difference else "0", pair.difference),
+            f"{pair.left:.7g}",
+            f"{pair.right:.7g}",
+            words.percent(pair.difference) if pair.difference else "0",
         )
         for pair in (found.losses[place] for place in shown)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anymps.findings import Finding, Story
@@ -99,27 +99,25 @@ def compare(before: Story, after: Story, was: Sequence[Finding], now: Sequence[F
     )
 
 
-def frequency(finding: Finding) -> float:
-    """How often it happens: in a step, or in the run where that is not known."""
-    return finding.per_step or float(finding.count)
-
-
 def _pair(
     was: Sequence[Finding], now: Sequence[Finding], before: Story, after: Story
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[Change]]:
     """What is only in the first, what is only in the second, and what is in both; equal ones in their order."""
     found = {id(new): Change(old, new) for old, new in _same(was, now, before.run.directory, after.run.directory)}
+    gone, added = _others(found, was, now)
     if _other_script(before, after):
-        taken = {id(pair.before) for pair in found.values()}
-        old = [finding for finding in was if id(finding) not in taken and finding.site.source.strip()]
-        left = [finding for finding in now if id(finding) not in found and finding.site.source.strip()]
+        old, left = ([finding for finding in some if finding.site.source.strip()] for some in (gone, added))
         found |= {id(new): Change(old, new) for old, new in _same(old, left, None, None)}
-    taken = {id(pair.before) for pair in found.values()}
-    return (
-        tuple(finding for finding in was if id(finding) not in taken),
-        tuple(finding for finding in now if id(finding) not in found),
-        [found[id(finding)] for finding in now if id(finding) in found],
-    )
+        gone, added = _others(found, was, now)
+    return gone, added, [found[id(finding)] for finding in now if id(finding) in found]
+
+
+def _others(
+    found: Mapping[int, Change], was: Sequence[Finding], now: Sequence[Finding]
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Those of each that are in no change."""
+    taken = {id(change.before) for change in found.values()}
+    return tuple(one for one in was if id(one) not in taken), tuple(one for one in now if id(one) not in found)
 
 
 def _same(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from anymps.plan import Measured, Plan, Verdict
 from anymps.record import Moment
 from anymps.report import _text as text
-from anymps.report._memory import beyond, memory_drawing
+from anymps.report._memory import beyond, categories, memory_drawing
 from anymps.report.document import (
     Block,
     Change,
@@ -137,12 +137,9 @@ def _drawn(kind: str, numbers: Mapping[str, Any] | None) -> tuple[Drawing, ...]:
 
 
 def _categories(peak: Moment) -> Table:
-    whole = max(1, peak.allocated)
-    held = words.categories(peak)
-    rows = [(name, text.size(size), text.percent(size, whole)) for name, size in held]
     title = "At the peak, by use"
     columns = (Column("used for"), Column("size", "number"), Column("share", "number"))
-    return Table("category-table", columns, (*rows, *beyond(peak)), caption=title, title=title)
+    return Table("category-table", columns, (*categories(peak), *beyond(peak)), caption=title, title=title)
 
 
 def _changes(plan: Plan) -> Iterator[Section]:

@@ -145,15 +145,6 @@ def moment(step: int, phase: Phase) -> str:
     return f"{step_name(step)}, {phase_words()[phase]}"
 
 
-def categories(peak: Moment) -> tuple[tuple[str, int], ...]:
-    """What fills the memory at the peak, in bytes, largest first."""
-    return tuple(
-        sorted(
-            ((kind.value, size) for kind, size in peak.by_category.items() if size), key=lambda category: -category[1]
-        )
-    )
-
-
 def module_table(peak: Moment) -> Table:
     """Which modules' activations are kept for the backward at the peak."""
     held = [one for one in peak.by_module() if one.bytes]

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from anymps.findings import Finding, Severity, Story
-from anymps.report._suite import news
 from anymps.report._text import clean, duration_range, place
-from anymps.report._words import seen_in, verdict
+from anymps.report._words import news, seen_in, verdict
 from anymps.report.run._sarif import below
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}

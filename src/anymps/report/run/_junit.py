@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from anymps.findings import Finding, Severity, Story
-from anymps.report._suite import expected
 from anymps.report._text import clean, place
-from anymps.report._words import verdict
+from anymps.report._words import expected, verdict
 
 _SUITE = "anymps"
 # What XML 1.0 cannot hold at all, not even escaped (www.w3.org/TR/xml, production Char).

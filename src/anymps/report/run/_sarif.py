@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import ntpath
 import posixpath
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -14,9 +13,8 @@ from anymps._version import __version__
 from anymps.findings import RULES, Finding, Rule, Severity, Story
 from anymps.record import Site
 from anymps.report._objects import fingerprints
-from anymps.report._suite import expected
 from anymps.report._text import clean, duration_range
-from anymps.report._words import limits, verdict
+from anymps.report._words import expected, limits, verdict
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ROOT: Final = "%SRCROOT%"
@@ -133,16 +131,16 @@ def _location(site: Site, root: str) -> dict[str, Any]:
 
 
 def below(file: str, root: str) -> str | None:
-    """The file's path below `root`, with forward slashes; None if it lies elsewhere.
+    """The file's path below `root`; None if it lies elsewhere.
 
     Paths are compared as they are written, with `..` taken out; no file is asked for.
     """
     whole = _pure(file)
     if not root or not whole.is_absolute():
         # A path that is not absolute is one from the directory of the run.
-        return None if whole.is_absolute() or ".." in whole.parts else whole.as_posix()
+        return None if whole.is_absolute() or ".." in whole.parts else str(whole)
     above = _pure(root)
-    return whole.relative_to(above).as_posix() if whole.is_relative_to(above) else None
+    return str(whole.relative_to(above)) if whole.is_relative_to(above) else None
 
 
 def uri(path: str) -> str:
@@ -154,14 +152,9 @@ def file_uri(path: str) -> str:
     """An absolute path as a `file:` URI; of a relative one, which leads to no certain place, the name alone."""
     whole = _pure(path)
     if not whole.is_absolute():
-        return uri(whole.name if ".." in whole.parts else whole.as_posix())
-    text = whole.as_posix()
-    return f"file://{'' if text.startswith('/') else '/'}{quote(text.encode('utf-8', 'surrogateescape'), safe='/~:')}"
+        return uri(whole.name if ".." in whole.parts else str(whole))
+    return whole.as_uri()
 
 
-def _pure(path: str) -> PurePath:
-    """The path by the rules of the system that the recording comes from."""
-    windows = PureWindowsPath(path)
-    if windows.drive:
-        return PureWindowsPath(ntpath.normpath(path))
+def _pure(path: str) -> PurePosixPath:
     return PurePosixPath(posixpath.normpath(path))

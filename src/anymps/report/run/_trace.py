@@ -10,11 +10,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from anymps._text import step_name
 from anymps.findings import Finding, Story
 from anymps.record import Fate, Flag, Phase, Wait
+from anymps.report._predicted import phase_words
 from anymps.report._words import environment, verdict
 
 _PROCESS: Final = 1
@@ -24,7 +25,6 @@ _BLOCK = 2000  # events written at once
 # Plain numbers: an operation with a member of an enumeration costs more than all else that is done for a call.
 _PAIR, _BACKWARD = int(Flag.PAIR), int(Phase.BACKWARD)
 _NOT_AUTOGRADS = int(Flag.PAIR | Flag.UNSAFE_COPY)  # marks whose `sequence` holds lines
-_PHASE_WORDS = {int(phase): json.dumps(phase.label) for phase in Phase}
 _POINT = [f".{part:03d}" for part in range(1000)]  # thousandths of a microsecond
 _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 
@@ -43,20 +43,9 @@ def trace_pieces(story: Story, findings: Sequence[Finding], _: str | None = None
     yield "\n]}\n"
 
 
-class _EventTexts(NamedTuple):
-    """What calls of one operator, place, phase and thread have in common, put together once: texts but for numbers."""
-
-    begin: str
-    """Up to the time."""
-    end: str
-    """From the duration to the number of the step."""
-    wait: tuple[str, str] | None
-    """The same two of the wait beside the call, if it waits."""
-    phase: int
-    track: int
-    arrows: bool
-    """Whether its `sequence` is a node of autograd."""
-    timeless: bool
+_Form = tuple[str, bool, int, int, bool, bool]
+"""Of calls with one operator, place, phase and thread: their event as a template of times and end, twice if they wait;
+whether they wait, phase, track, whether `sequence` is a node of autograd, and whether they take no time."""
 
 
 @dataclass
@@ -65,10 +54,11 @@ class _Events:
 
     story: Story
     _zero: int = 0
-    _signatures: dict[int, tuple[str, str]] = field(default_factory=dict)
-    _places: dict[tuple[int, int], str] = field(default_factory=dict)
     _threads: set[int] = field(default_factory=set)
     _waiting: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._phases = {int(phase): json.dumps(word) for phase, word in phase_words(self.story).items()}
 
     def all(self) -> Iterator[list[str]]:
         """Every event, in blocks: the order does not matter to readers, so names of tracks come last."""
@@ -81,7 +71,7 @@ class _Events:
 
         A recording has millions, so little is done for each: no function is called, no text made that others share.
         """
-        texts: dict[tuple[int, int, int, int], _EventTexts] = {}
+        forms: dict[tuple[int, int, int, int], _Form] = {}
         forward: dict[int, tuple[int, int]] = {}  # by node of autograd that no backward has run: time and track
         newest = at = -1
         step_end = ""
@@ -90,18 +80,16 @@ class _Events:
         zero, calls = self._from_zero(self.story.calls.in_brief())
         for start, length, signature, site, module, kind, step, moved, node in calls:
             key = (signature, site, module, kind)
-            known = texts.get(key)
+            known = forms.get(key)
             if known is None:
-                known = texts[key] = self._texts_of(signature, site, module, kind)
-            begin, end, wait, phase, track, arrows, timeless = known
+                known = forms[key] = self._form_of(signature, site, module, kind)
+            form, waits, phase, track, arrows, timeless = known
             if step != at:
                 at, step_end = step, f"{step + 1}}}}}"
             since = start - zero
             last = f'{step + 1},"bytes":{moved}}}}}' if moved else step_end
             times = f'{since // 1000}{_POINT[since % 1000]},"dur":{length // 1000}{_POINT[length % 1000]}'
-            event = f"{begin}{times}{end}{last}"
-            if wait is not None:
-                event += f"{wait[0]}{times}{wait[1]}{last}"
+            event = form % ((times, last, times, last) if waits else (times, last))
             if arrows and node >= 0:
                 if phase != _BACKWARD:
                     # Numbers only grow; a call without a node of its own carries the last one again.
@@ -135,31 +123,27 @@ class _Events:
         self._zero = min([first[0], *(step.start_ns for step in self.story.steps[:1])])
         return self._zero, chain([first], calls)
 
-    def _texts_of(self, signature: int, site: int, module: int, kind: int) -> _EventTexts:
+    def _form_of(self, signature: int, site: int, module: int, kind: int) -> _Form:
         thread, phase, wait, flags = kind >> 24, kind >> 16 & 0xFF, kind >> 8 & 0xFF, kind & 0xFF
-        name, words = self._signature(signature)
+        name, words = (text.replace("%", "%%") for text in self._signature(signature))
+        place = self._place(site, module).replace("%", "%%")
         track = _THREADS + 2 * thread
-        args = f'{words}{self._place(site, module)}"step":'
+        args = f'{words}{place}"step":%s'
+        event = (
+            f'{{"name":{name},"cat":{self._phases[phase]},"ph":"X","ts":%s,"pid":{_PROCESS},"tid":{track},'
+            f'"args":{{{args}'
+        )
         self._threads.add(thread)
-        waits = None
         if wait:
             self._waiting.add(thread)
-            waits = (
-                f',\n{{"name":{_WAIT_WORDS[wait]},"cat":"wait","ph":"X","ts":',
-                f',"pid":{_PROCESS},"tid":{track + 1},"args":{{"operator":{name},{args}',
+            event += (
+                f',\n{{"name":{_WAIT_WORDS[wait]},"cat":"wait","ph":"X","ts":%s,"pid":{_PROCESS},"tid":{track + 1},'
+                f'"args":{{"operator":{name},{args}'
             )
-        return _EventTexts(
-            begin=f'{{"name":{name},"cat":{_PHASE_WORDS[phase]},"ph":"X","ts":',
-            end=f',"pid":{_PROCESS},"tid":{track},"args":{{{args}',
-            wait=waits,
-            phase=phase,
-            track=track,
-            arrows=not flags & _NOT_AUTOGRADS,
-            timeless=bool(flags & _PAIR),
-        )
+        return event, bool(wait), phase, track, not flags & _NOT_AUTOGRADS, bool(flags & _PAIR)
 
     def _phase(self, phase: int, start: int, end: int) -> str:
-        return self._slice(_PHASE_WORDS[phase], "phase", start, max(end, start), _PHASES)
+        return self._slice(self._phases[phase], "phase", start, max(end, start), _PHASES)
 
     def _steps(self) -> Iterator[str]:
         for step in self.story.steps:
@@ -190,30 +174,18 @@ class _Events:
 
     def _signature(self, number: int) -> tuple[str, str]:
         """The operator's name, and what is the same for all calls with one signature; both as JSON."""
-        known = self._signatures.get(number)
-        if known is None:
-            signature = self.story.calls.signature(number)
-            words: dict[str, object] = {}
-            if signature.fate is not Fate.NATIVE:
-                words["fate"] = signature.fate.label
-            if signature.inputs:
-                words["inputs"] = ", ".join(signature.inputs)
-            if signature.outputs:
-                words["outputs"] = ", ".join(signature.outputs)
-            known = self._signatures[number] = (json.dumps(signature.operator), _members(words))
-        return known
+        signature = self.story.calls.signature(number)
+        words = {
+            "fate": signature.fate.label if signature.fate is not Fate.NATIVE else "",
+            "inputs": ", ".join(signature.inputs),
+            "outputs": ", ".join(signature.outputs),
+        }
+        return json.dumps(signature.operator), _members(words)
 
     def _place(self, site: int, module: int) -> str:
-        known = self._places.get((site, module))
-        if known is None:
-            where, path = self.story.calls.site(site), self.story.calls.module(module)
-            words: dict[str, object] = {}
-            if where.known:
-                words["line"] = f"{where.file}:{where.line}"
-            if path:
-                words["module"] = path
-            known = self._places[site, module] = _members(words)
-        return known
+        where = self.story.calls.site(site)
+        line = f"{where.file}:{where.line}" if where.known else ""
+        return _members({"line": line, "module": self.story.calls.module(module)})
 
     def _time(self, moment: int) -> str:
         return _micro(moment - self._zero)
@@ -234,9 +206,9 @@ def _arrow(node: int, since: int, track: int, until: int, to: int) -> str:
     )
 
 
-def _members(words: dict[str, object]) -> str:
-    """The members of a JSON object, each with a comma behind it."""
-    return "".join(f"{json.dumps(key)}:{json.dumps(value)}," for key, value in words.items())
+def _members(words: dict[str, str]) -> str:
+    """The members of a JSON object that are not empty, each with a comma behind it."""
+    return "".join(f"{json.dumps(key)}:{json.dumps(value)}," for key, value in words.items() if value)
 
 
 def _track(number: int, name: str) -> Iterator[str]:
