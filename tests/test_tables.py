@@ -31,7 +31,12 @@ RULES = (
     *("alerts", "device_checks", "dtypes", "families", "faults/faults", "limits", "metal_dtypes", "metal_kernels"),
     "waits",
 )
-TABLES = {"findings/advice/reads", "findings/rules/shaders", "mac/chips", *(f"rules/{name}" for name in RULES)}
+FINDINGS = ("arguments", "copies", "detours", "dtypes", "half_precision", "memory", "operators", "shaders", "waits")
+TABLES = {
+    *("findings/advice/reads", "mac/chips"),
+    *(f"findings/rules/{name}" for name in FINDINGS),
+    *(f"rules/{name}" for name in RULES),
+}
 
 
 def fits(value: object, hint: Any) -> bool:
