@@ -53,7 +53,7 @@ def _on_the_cpu(message: str) -> str:
     if _NO_COMPLEX.search(message):
         return f"The operator takes no complex numbers on mps. {ON_THE_CPU}"
     return (
-        f"The operator takes only float32: convert real numbers. For complex ones: {ON_THE_CPU}"
+        f"The operator takes only float32: convert real numbers. For complex ones, r{ON_THE_CPU[1:]}"
         if _FLOAT.search(message)
         else ""
     )
