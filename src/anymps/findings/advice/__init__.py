@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anymps.findings.advice._equivalents import Equivalent, equivalent
 from anymps.findings.advice._library_advice import Advice
 from anymps.findings.advice._optimizers import (
     could_be_fused,
@@ -28,6 +27,8 @@ from anymps.findings.advice._remedies import (
     PREFER_MPS,
     REMEDIES,
     WAITS,
+    Equivalent,
+    equivalent,
     index_on_device,
     keep_numbers,
     move_module,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
+
+from anymps._text import base_name
 
 WAITS: Final = "waits until the GPU has finished all queued work"
 DRAIN: Final = f"The host {WAITS}. The GPU is then idle until the host has queued more."
@@ -65,3 +68,26 @@ def index_on_device(name: str = "") -> str:
         f"Create {index} on the device, or copy it to mps once, before the loop; `torch.randperm(n, device=device)` "
         "draws there."
     )
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """`instead` computes the same as `call`, with MPS kernels only. Both are Python expressions."""
+
+    call: str
+    instead: str
+
+
+EQUIVALENTS: dict[str, Equivalent] = {
+    "channel_shuffle": Equivalent("F.channel_shuffle(x, g)", "x.unflatten(1, (g, -1)).transpose(1, 2).flatten(1, 2)"),
+    "heaviside": Equivalent("torch.heaviside(x, v)", "torch.where(x == 0, v, (x > 0).to(x.dtype))"),
+    "logspace": Equivalent("torch.logspace(a, b, n)", "10.0 ** torch.linspace(a, b, n)"),
+    "put": Equivalent("x.put_(i, v)", "x.view(-1)[i] = v"),
+    "take": Equivalent("torch.take(x, i)", "x.flatten()[i]"),
+}
+"""What to write instead of an operator without an MPS kernel, with those that have one since 2.11, by its base name."""
+
+
+def equivalent(operator: str) -> Equivalent | None:
+    """What to write instead of `operator` (`aten::heaviside.out`), if something is known."""
+    return EQUIVALENTS.get(base_name(operator))
