@@ -36,7 +36,7 @@ for path in map(pathlib.Path, {paths!r}):
         print(path.name, type(error).__name__, error, file=sys.stderr)
     found[path.stem] = [
         [one.id, pathlib.Path(one.site.file).name, one.site.source, one.severity.label, one.count, one.per_step]
-        + [one.what, one.fix]
+        + [one.what, one.fix, [f", {{one.related_as}} {{place.source}}" for place in one.related_sites]]
         for one in find(capture.recording)
     ]
     os.environ.clear()
@@ -84,8 +84,8 @@ def run_examples(directory: Path) -> dict[str, list[list[Any]]]:
 def told(rule: Rule, found: dict[str, list[list[Any]]]) -> str:
     """What the findings of a rule on its example say."""
     blocks = [
-        f"{identity} {severity}, {count} in all, {per_step:g} a step: {source}\n{what}\n{fix}\n"
-        for identity, _, source, severity, count, per_step, what, fix in found[f"{rule.id}_bad"]
+        f"{identity} {severity}, {count} in all, {per_step:g} a step: {source}{''.join(related)}\n{what}\n{fix}\n"
+        for identity, _, source, severity, count, per_step, what, fix, related in found[f"{rule.id}_bad"]
         if identity == rule.id
     ]
     return "\n".join(blocks)

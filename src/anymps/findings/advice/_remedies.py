@@ -49,7 +49,7 @@ def add_up(code: str, total: str) -> str:
 def keep_numbers(name: str = "") -> str:
     """What to do about tensors that pile up, in a variable where its name is known."""
     place = f" in `{name}`" if name else ""
-    return f"Keep numbers{place}, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept."
+    return f"Keep numbers{place}: `.item()` now and then, or `.detach().cpu()`."
 
 
 def without_graph(name: str = "") -> str:
