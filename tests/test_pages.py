@@ -44,6 +44,14 @@ def test_a_known_bugs_page() -> None:
     assert "pytorch issue [#188438](https://github.com/pytorch/pytorch/issues/188438); " in page
 
 
+def test_the_page_of_a_check_of_numbers() -> None:
+    """Its example meets a known bug: the page links the bug and its issue, and says which releases have it."""
+    page = rule_page(RULES["MPS695"])
+    assert "This gives the finding (M3 Pro 18GB, ANYMPS_KERNELS=real, ANYMPS_CHECK_NUMBERS=all):" in page
+    assert "\n## Affected releases\n\nThe example is the known bug [MPS639](MPS639.md): torch 2.13.\n" in page
+    assert page.endswith("; example: pytorch issue [#190491](https://github.com/pytorch/pytorch/issues/190491).\n")
+
+
 def test_the_table_of_known_bugs_tells_what_is_not_known() -> None:
     """A release beyond the last report has a question mark if no fix is known."""
     rows = {re.findall(r"MPS\d{3}", row)[0]: row for row in pages.bugs().splitlines() if "](rules/" in row}

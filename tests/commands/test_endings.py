@@ -314,7 +314,7 @@ def test_torch_raised_something_of_any_device() -> None:
     )
     assert finding.fix == (
         'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises only on '
-        "mps, run this call on the CPU: `.cpu()` before it, `.to(device)` after it."
+        "mps, run this call on the CPU."
     )
     assert verdict(Story.of(recording), [finding])[0] == "The script ended with RuntimeError at train.py:9."
 

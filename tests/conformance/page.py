@@ -54,7 +54,7 @@ def render(summaries: Sequence[Summary], cards: Sequence[Summary] = ()) -> str:
         "round once, at the end. [Beside PyTorch's own kernels](fidelity-kernels.md) shows where the bits of the",
         "device and of PyTorch's own Metal kernels differ.",
         "",
-        "The table of dtypes that an operator refuses or widens (`anymps/rules/_dtypes.py`) was derived from the same",
+        "The table of dtypes that an operator refuses or widens (`anymps/rules/dtypes.toml`) was derived from the same",
         "lists. So agreement on those pairs proves the mechanism, but is not independent evidence of what a Mac does.",
         "",
         "The tables give, for each release, the pairs that agree, of those that are scored, and the share.",

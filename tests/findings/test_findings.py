@@ -113,21 +113,6 @@ def test_release_with_a_kernel(torch_version: str, operator: str, words: str) ->
     assert only(loop(falling_back(operator), meta={"torch_version": torch_version})).fix == words
 
 
-def test_fallback_in_every_step() -> None:
-    """MPS102: a fallback in the loop, with its changes of backend and its cost."""
-    finding = only(loop(falling_back()))
-    assert (finding.id, finding.severity, finding.site.line) == ("MPS102", Severity.WARNING, 7)
-    assert (finding.count, finding.per_step) == (10, 1.0)
-    assert finding.what == "`aten::heaviside.out` ran on the CPU once a step: 2 device switches a step."
-    assert finding.fix == (
-        "Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. "
-        "torch 2.15 has an MPS kernel for it."
-    )
-    # 10 calls of 0.3 to 0.6 ms, 60 000 bytes at 40 to 75 bytes/ns
-    assert finding.cost_ns == (3_000_800, 6_001_500)
-    assert finding.cost_per_step_ns == (300_080, 600_150)
-
-
 def test_fallback_in_backward() -> None:
     """MPS102: a fallback of the backward pass says so, and is told apart from the forward one at the same line."""
 
@@ -404,17 +389,6 @@ def unsafe(finding: str, operator: str, *, site: int, copy: int, wait: int, time
     return builder.close()
 
 
-def test_a_changed_source_names_the_copy_and_the_wait() -> None:
-    """MPS701 stands at the line that changed the source and names those of the copy and of the next wait."""
-    finding = only(unsafe("MPS701", "aten::zero_", site=12, copy=10, wait=14, times=3))
-    assert (finding.id, finding.severity, finding.site.line, finding.count) == ("MPS701", Severity.ERROR, 12, 3)
-    assert [site.line for site in finding.related_sites] == [10, 14]
-    assert finding.what == (
-        "The source of the copy at train.py:10 was changed 3 times by `aten::zero_` "
-        "before the next wait, at train.py:14."
-    )
-
-
 def test_a_source_changed_unseen() -> None:
     """MPS701 stands at the copy where no operator changed its source, and says if nothing waited."""
     finding = only(unsafe("MPS701", "", site=10, copy=10, wait=0))
@@ -428,16 +402,6 @@ def test_a_freed_source() -> None:
     assert (finding.id, finding.site.line) == ("MPS702", 10)
     assert finding.what == "The source of this copy was freed once before the next wait, at train.py:14."
     assert not RULES["MPS702"].applies("2.13.0")
-
-
-def test_a_result_used_before_a_wait() -> None:
-    """MPS703 stands at the use and names the line of the copy."""
-    finding = only(unsafe("MPS703", "torch.Tensor.numpy", site=12, copy=10, wait=0))
-    assert (finding.id, finding.site.line) == ("MPS703", 12)
-    assert [site.line for site in finding.related_sites] == [10]
-    assert finding.what == (
-        "`torch.Tensor.numpy` used the result of the copy at train.py:10 once before the host had waited for it."
-    )
 
 
 @pytest.mark.parametrize(

@@ -166,13 +166,3 @@ def test_a_compiled_optimizer_is_named_by_its_function() -> None:
     """MPS834 at the user's line, with the name of torch's function that was compiled."""
     guards = ["self.param_groups[0]['lr'] == 0.001"] * 3
     assert only(compiled(*again(*guards, within="step"))).what.startswith("`step` was compiled 4 times.")
-
-
-def test_a_sum_that_is_added_by_every_thread() -> None:
-    """MPS682 names the kernel, the number of threads, and how wrong the result is."""
-    finding = only(compiled(("repeated_scatter", {"kernel": "generated_kernel_1", "threads": 1024})))
-    assert (finding.id, finding.severity, finding.site.line) == ("MPS682", Severity.ERROR, 7)
-    assert finding.what == (
-        "torch.compile made `generated_kernel_1` for this line. In it 1,024 threads add the same sum, so what it adds "
-        "is 1,024 times too large."
-    )

@@ -86,8 +86,8 @@ def test_out_of_memory_in_a_package_names_the_call() -> None:
 
 KEPT = (
     "Results that the same lines make again and again stay alive, and take the most memory: a list or a running sum "
-    "keeps them, and with them all that their backward would need. Keep numbers, not tensors: `.item()` now "
-    "and then, or `.detach().cpu()` for what must be kept. Use `torch.no_grad()` where nothing is trained."
+    "keeps them, and with them all that their backward would need. Keep numbers: `.item()` now and then, or "
+    "`.detach().cpu()`. Use `torch.no_grad()` where nothing is trained."
 )
 
 
@@ -313,7 +313,7 @@ def test_memory_that_every_step_leaves() -> None:
         "After each step 2.00 MiB more are left: 2.00 MiB after step 1, 8.00 MiB after step 4. "
         "Left by steps 2 to 4: 6.00 MiB by `aten::add.Tensor` at train.py:20."
     )
-    assert finding.fix.startswith("Keep numbers, not tensors")
+    assert finding.fix.startswith("Keep numbers: ")
 
 
 def test_a_loss_added_up_with_its_graph() -> None:
@@ -334,7 +334,7 @@ def test_a_loss_added_up_with_its_graph() -> None:
         ),
         (
             False, "`total` keeps more tensors with every step. After each step",
-            "Keep numbers in `total`, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept.",
+            "Keep numbers in `total`: `.item()` now and then, or `.detach().cpu()`.",
         ),
     ],
 )  # fmt: skip

@@ -49,16 +49,6 @@ def stepping(
     return extra
 
 
-def test_unfused_optimizer() -> None:
-    """MPS812: the step's kernels, and what starting them costs; at its line where no other is known."""
-    finding = only(loop(stepping(140)))
-    assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS812", 30, 10, 1.0)
-    assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99 % of all kernels of the step."
-    assert finding.fix == "Pass `fused=True` to the optimizer."
-    assert finding.related_sites == ()
-    assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
-
-
 @pytest.mark.parametrize(("version", "expected"), [("2.12.0", []), ("2.13.0", ["MPS812"]), ("", [])])
 def test_unfused_optimizer_under_a_scaler(version: str, expected: list[str]) -> None:
     """MPS812 is silent where the fused kernel would ignore the GradScaler (MPS691), or where that is not known."""

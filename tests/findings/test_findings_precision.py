@@ -55,13 +55,6 @@ def test_bfloat16_of_no_known_mac() -> None:
     assert ids(loop(products("bfloat16", operator="aten::relu"), meta={**META, "mac": "M1 8GB"})) == []
 
 
-def test_float16_gradients_without_a_scaler() -> None:
-    """MPS306: backward in float16 in every step, and nothing that looks for infinite gradients."""
-    finding = only(loop(products("float16", phase=Phase.BACKWARD)))
-    assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS306", 15, 20, 2.0)
-    assert finding.what == "Backward computed with 2 operators in float16 a step, and no gradient was scaled."
-
-
 def test_float16_that_is_no_mistake() -> None:
     """MPS306 is silent with a GradScaler, in forward alone, in bfloat16, and in a fifth of the steps."""
 

@@ -1,8 +1,15 @@
-"""The example of each rule, run on the virtual device: the rule fires on the one half and not on the other."""
+"""The example of each rule, run on the virtual device: the rule fires on the one half and not on the other.
+
+What the findings say is in data/rule_findings.txt, which `python -m findings.test_rule_examples` in tests writes anew.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +36,9 @@ for path in map(pathlib.Path, {paths!r}):
     except Exception as error:
         print(path.name, type(error).__name__, error, file=sys.stderr)
     found[path.stem] = [
-        [finding.id, pathlib.Path(finding.site.file).name, finding.site.source] for finding in find(capture.recording)
+        [one.id, pathlib.Path(one.site.file).name, one.site.source, one.severity.label, one.count, one.per_step]
+        + [one.what, one.fix, [f", {{one.related_as}} {{place.source}}" for place in one.related_sites]]
+        for one in find(capture.recording)
     ]
     os.environ.clear()
     os.environ.update(before)  # what a script sets is its own
@@ -50,10 +59,11 @@ def test_only_known_faults_of_the_backend_have_no_example() -> None:
     assert {hazard.id for hazard in all_hazards()} == RULES.keys() - EXEMPLIFIED.keys()
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]:
+TEXTS = Path(__file__).parents[1] / "data" / "rule_findings.txt"
+
+
+def run_examples(directory: Path) -> dict[str, list[list[Any]]]:
     """The findings of every half of every example, by `MPS201.bad`; one process for each Mac and environment."""
-    directory = tmp_path_factory.mktemp("examples")
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for rule in EXEMPLIFIED.values():
         assert rule.example is not None
@@ -64,7 +74,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]
             path.write_text(f"{rule.example.setup}\n{getattr(rule.example, half)}")
             variables = tuple(rule.example.variables.items())
             groups.setdefault((rule.example.mac, variables), []).append(str(path))
-    result: dict[str, list[list[str]]] = {}
+    result: dict[str, list[list[Any]]] = {}
     for (mac, variables), paths in groups.items():
         environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "0", **dict(variables)}
         answer = run_with_torch(RUN.format(mac=mac, paths=paths), environment)
@@ -72,9 +82,26 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]
     return result
 
 
+def told(rule: Rule, found: dict[str, list[list[Any]]]) -> str:
+    """What the findings of a rule on its example say."""
+    blocks = [
+        f"{identity} {severity}, {count} in all, {per_step:g} a step: {source}{''.join(related)}\n{what}\n{fix}\n"
+        for identity, _, source, severity, count, per_step, what, fix, related in found[f"{rule.id}_bad"]
+        if identity == rule.id
+    ]
+    # How long this machine took is in the predicted step.
+    return re.sub(r"about \d+ % of a step of [\d.]+ \w+", "about P % of a step of T", "\n".join(blocks))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Any]]]:
+    """All examples, run once."""
+    return run_examples(tmp_path_factory.mktemp("examples"))
+
+
 @pytest.mark.parametrize("rule", EXEMPLIFIED.values(), ids=EXEMPLIFIED)
 def test_the_rule_fires_on_its_example_and_not_on_the_better_code(
-    found: dict[str, list[list[str]]], rule: Rule
+    found: dict[str, list[list[Any]]], rule: Rule
 ) -> None:
     """The first half of an example gives the rule's finding, at a line of its own; the second half gives nothing."""
     if not rule.applies(str(installed_torch().version)):
@@ -84,6 +111,14 @@ def test_the_rule_fires_on_its_example_and_not_on_the_better_code(
         needs_kernels(WITH_BUGS, installed=WITH_BUGS)
     bad, good = found[f"{rule.id}_bad"], found[f"{rule.id}_good"]
     assert [place for place in bad if place[0] == rule.id], bad
-    for _, file, source in bad:
+    for _, file, source, *_ in bad:
         assert (file, source in rule.example.bad) == (f"{rule.id}_bad.py", True)
     assert good == []
+    if str(installed_torch().version).startswith(WITH_BUGS):
+        assert f"\n{told(rule, found)}" in f"\n{TEXTS.read_text(encoding='utf-8')}"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        examples = run_examples(Path(place))
+    TEXTS.write_text("\n".join(told(rule, examples) for rule in EXEMPLIFIED.values()), encoding="utf-8")

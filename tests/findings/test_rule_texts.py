@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from anymps.findings import RULES
-from anymps.findings.advice._equivalents import EQUIVALENTS
+from anymps.findings.advice._remedies import EQUIVALENTS
 
 
 def test_rules_hold_for_their_versions() -> None:
@@ -35,7 +35,7 @@ def test_equivalents_compute_the_same(name: str) -> None:
         "channel_shuffle": (torch.arange(24.0).reshape(1, 6, 2, 2), {"g": 3}),
         "heaviside": (values, {"v": torch.tensor(0.5)}),
         "logspace": (values, {"a": -1.0, "b": 2.0, "n": 5}),
-        "put_": (values, {"i": torch.tensor([1, 4]), "v": torch.tensor([7.0, 8.0])}),
+        "put": (values, {"i": torch.tensor([1, 4]), "v": torch.tensor([7.0, 8.0])}),
         "take": (values.reshape(2, 3), {"i": torch.tensor([[5, 0], [1, 1]])}),
     }
     x, others = given[name]
@@ -43,6 +43,6 @@ def test_equivalents_compute_the_same(name: str) -> None:
     for expression in (EQUIVALENTS[name].call, EQUIVALENTS[name].instead):
         names: dict[str, object] = {"torch": torch, "F": F, **others}  # type: ignore[dict-item]
         names["x"] = x.clone()  # type: ignore[attr-defined]
-        exec(f"{expression}" if name == "put_" else f"x = {expression}", names)
+        exec(f"{expression}" if name == "put" else f"x = {expression}", names)
         results.append(names["x"])
     torch.testing.assert_close(results[0], results[1])

@@ -161,17 +161,15 @@ def test_system_texts_by_release() -> None:
 
 def test_operator_limits_by_release() -> None:
     """A fixed text is there only in the releases that have it."""
-    assert [rules.operator_limit(release, "linalg_qr dtype") is not None for release in RELEASES] == [
+    assert ["linalg_qr dtype" in rules.operator_limits(release) for release in RELEASES] == [
         False,
         True,
         True,
         False,
         False,
     ]
-    assert rules.operator_limit("2.13", "linalg_qr size") == (
-        "UserWarning",
-        "linalg_qr: MPS implementation is currently limited to min(m,n) <= 512, falling back to CPU.",
-    )
+    assert rules.operator_limits("2.13")["linalg_qr dtype"] == (0, OPERATOR_LIMITS["linalg_qr dtype"].text)
+    assert "linalg_qr size" not in rules.operator_limits("2.13"), "a warning"
     assert all(limit.until is None or limit.since <= limit.until for limit in OPERATOR_LIMITS.values())
 
 

@@ -10,12 +10,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from anymps._errors import UnsupportedTorchError
 from anymps._settings import variable_of
+from anymps.findings._release import release_in
 from anymps.findings._severity import Severity as Severity
 from anymps.findings.edits import Change, Placed, Safety, change_at
 from anymps.record import Recording, Site, Wait
-from anymps.rules import parse_torch_version
 from anymps.source import Edit
 
 _CELL = re.compile(r"cell \d+")
@@ -211,11 +210,8 @@ class Rule:
 
     def applies(self, torch_version: str | None) -> bool:
         """Whether the rule holds for a torch version; every rule does for an unknown one."""
-        try:
-            release = parse_torch_version(torch_version or "").release
-        except UnsupportedTorchError:
-            return True
-        return (self.since or release) <= release <= (self.until or release)
+        release = release_in(torch_version or "")
+        return release is None or (self.since or release) <= release <= (self.until or release)
 
     def finding(
         self,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
     from anymps.rules._encoding import Family, Trait, When
     from anymps.rules._families import family
-    from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
+    from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limits
     from anymps.rules._metal_dtypes import kernel_table
     from anymps.rules._metal_kernels import has_metal_kernel, metal_kernel_since
     from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
@@ -52,7 +52,7 @@ if not TYPE_CHECKING:
             "_dtypes": "DtypeRow REFUSED_DTYPES SCALAR_TYPES dtype_table refused_dtype widened_dtypes",
             "_encoding": "Family Trait When",
             "_families": "family",
-            "_limits": "ERROR_CLASSES OPERATOR_LIMITS missing_stub operator_limit operator_limits",
+            "_limits": "ERROR_CLASSES OPERATOR_LIMITS missing_stub operator_limits",
             "_metal_dtypes": "kernel_table",
             "_metal_kernels": "has_metal_kernel metal_kernel_since",
             "_operators": "CoreRow core_table fallback_operators operator_rules",

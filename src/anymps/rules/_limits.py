@@ -47,14 +47,6 @@ OPERATOR_LIMITS: Final = {
 """Fixed texts of single operators by a short name; looked up in the strings of each release."""
 
 
-def operator_limit(version: str | TorchVersion, name: str) -> BackendText | None:
-    """The text of that name in `OPERATOR_LIMITS`, or None if the release does not have it."""
-    limit = OPERATOR_LIMITS[name]
-    if not holds(limit, check_supported(version).release):
-        return None
-    return BackendText(limit.error, limit.text)
-
-
 # By release: the line of aten/src/ATen/native/DispatchStub.cpp that the assertion names.
 _STUB_LINES: Final = {(2, 11): 276, (2, 12): 269, (2, 13): 282, (2, 14): 282, (2, 15): 280}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from anymps._errors import UnsupportedTorchError
 from anymps._numbers import digits
@@ -74,7 +74,12 @@ class CpuCopyToFloat64(Enum):
     """RuntimeError, from 2.15 on."""
 
 
-@dataclass(frozen=True)
+def _in(since: int = 0, until: int = 99) -> Any:
+    """A field that is true from torch 2.`since` to torch 2.`until`, both included."""
+    return field(metadata={"range": ((2, since), (2, until))})
+
+
+@dataclass(frozen=True, kw_only=True)
 class VersionRules:
     """What differs between releases. Each field says from when it holds; `version` is the release asked about.
 
@@ -87,47 +92,47 @@ class VersionRules:
     """Oldest major macOS the backend accepts: 14, from 2.15 on 15 (C strings)."""
     newest_minor_of_macos_26: int
     """The newest minor of macOS 26 that the backend asks for: 0, from 2.15 on 4 (MPSHooks.mm)."""
-    complex128_refused: bool
+    complex128_refused: bool = _in(12)
     """2.12: `empty` refuses complex128 with the float64 text; before, the tensor is made and fails later."""
-    accelerator_memory_api: bool
+    accelerator_memory_api: bool = _in(13)
     """2.13: `torch.accelerator.memory_allocated` and its relatives work (pytorch pull request 186748)."""
-    accelerator_active_bytes: bool
+    accelerator_active_bytes: bool = _in(15)
     """2.15: `active_bytes` is filled too (pytorch issue 193838)."""
-    pinned_memory_works: bool
+    pinned_memory_works: bool = _in(14)
     """2.14: `pin_memory=True` makes a CPU tensor on a shared Metal buffer (before: pytorch issue 86060)."""
-    metal_philox: bool
+    metal_philox: bool = _in(13)
     """2.13: random numbers come from PyTorch's own Metal Philox, before from Apple's MPSGraph."""
     philox_kernels: int
     """The minor release whose Metal Philox kernels give the numbers: its own, and 13 before there were any."""
-    exponential_can_be_zero: bool
+    exponential_can_be_zero: bool = _in(13, until=13)
     """2.13 alone: from 2.14 on it is clamped (`exponential_float` in the metallibs; pytorch issue 192577)."""
-    clone_keeps_generator_state: bool
+    clone_keeps_generator_state: bool = _in(13)
     """2.13: `Generator.clone_state` keeps offset and state; before, the seed only."""
-    random_operators_shared: bool
+    random_operators_shared: bool = _in(13)
     """2.13: operators that draw have the checks of all devices; before, MPS has its own (`random_mps_`)."""
-    late_random_checks: bool
+    late_random_checks: bool = _in(13)
     """2.13: bad probabilities are found on the device and raised at the next wait. Up to 2.12 `multinomial` reads the
     answer back and raises at once, and `bernoulli` does not look."""
     cpu_copy_to_float64: CpuCopyToFloat64
-    cpu_copy_target_unseen: bool
+    cpu_copy_target_unseen: bool = _in(13, until=14)
     """2.13 and 2.14: a copy to the CPU looks at no dtype of its target but float64 (pytorch issue 197715)."""
-    metal_casts: bool
+    metal_casts: bool = _in(13)
     """2.13: copies cast in a Metal kernel named after both dtypes, before in an MPSGraph (`copy_cast_mps`)."""
-    float8_e4m3fn: bool
+    float8_e4m3fn: bool = _in(15)
     """2.15: the device casts from and to float8_e4m3fn and names it as supported (MPSGuardImpl.h)."""
-    complex_addmm_scalars: bool
+    complex_addmm_scalars: bool = _in(15)
     """2.15: `addmm` takes complex `alpha` and `beta`; before, they are read as doubles."""
-    arange_bounds_as_result: bool
+    arange_bounds_as_result: bool = _in(until=13)
     """Up to 2.13: `arange` reads its bounds as the result's type, which for uint8 a negative number is not."""
-    conj_physical_in_place: bool
+    conj_physical_in_place: bool = _in(14)
     """2.14: `conj_physical_` has an entry for mps in its dispatch stub."""
-    event_timing_safe: bool
+    event_timing_safe: bool = _in(15)
     """2.15: `Event.elapsed_time` cannot hang (pytorch issue 162872, pull request 196395)."""
-    private_set_stream: bool
+    private_set_stream: bool = _in(14)
     """2.14: `torch._C._mps_setStream` exists."""
-    several_streams: bool
+    several_streams: bool = _in(15)
     """2.15: `torch.mps.Stream` with a pool of 32 streams."""
-    host_alias_storage: bool
+    host_alias_storage: bool = _in(13)
     """2.13: `torch.mps._host_alias_storage`, `load_metallib` and `_mps_maxBufferLength` exist (Module.cpp)."""
     python_kernels: tuple[str, ...]
     """Overloads whose MPS kernel torch registers from Python: up to 2.12 `native_group_norm` and its backward (by
@@ -173,23 +178,14 @@ def version_rules(version: str | TorchVersion) -> VersionRules:
     """What the MPS backend of a supported torch version does; UnsupportedTorchError outside the range."""
     found = check_supported(version)
     release = READING.nearest(found.release)
-    since_12, since_13 = release >= (2, 12), release >= (2, 13)
-    since_14, since_15 = release >= (2, 14), release >= (2, 15)
+    since_12, since_13, since_14, since_15 = (release >= (2, minor) for minor in (12, 13, 14, 15))
+    ranges = {one.name: one.metadata["range"] for one in fields(VersionRules) if "range" in one.metadata}
     return VersionRules(
         version=found,
         generation=Generation.G3 if since_14 else Generation.G2 if since_12 else Generation.G1,
         oldest_macos=15 if since_15 else 14,
         newest_minor_of_macos_26=4 if since_15 else 0,
-        complex128_refused=since_12,
-        accelerator_memory_api=since_13,
-        accelerator_active_bytes=since_15,
-        pinned_memory_works=since_14,
-        metal_philox=since_13,
         philox_kernels=max(13, release[1]),
-        exponential_can_be_zero=since_13 and not since_14,
-        clone_keeps_generator_state=since_13,
-        random_operators_shared=since_13,
-        late_random_checks=since_13,
         cpu_copy_to_float64=(
             CpuCopyToFloat64.UNDEFINED
             if since_15
@@ -197,19 +193,10 @@ def version_rules(version: str | TorchVersion) -> VersionRules:
             if since_14
             else CpuCopyToFloat64.REFUSED
         ),
-        cpu_copy_target_unseen=since_13 and not since_15,
-        metal_casts=since_13,
-        float8_e4m3fn=since_15,
-        complex_addmm_scalars=since_15,
-        arange_bounds_as_result=not since_14,
-        conj_physical_in_place=since_14,
-        event_timing_safe=since_15,
-        private_set_stream=since_14,
-        several_streams=since_15,
-        host_alias_storage=since_13,
         python_kernels=(
             *(() if since_13 else ("native_group_norm", "native_group_norm_backward")),
             *(() if since_14 else ("linalg_lu_solve.out",)),
         ),
         always_fallback=("embedding_renorm_",) if since_14 else ("embedding_renorm_", "linalg_svd", "linalg_svd.U"),
+        **{name: first <= release <= last for name, (first, last) in ranges.items()},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anymps.findings.advice._equivalents import Equivalent, equivalent
 from anymps.findings.advice._library_advice import Advice
 from anymps.findings.advice._optimizers import (
     could_be_fused,
@@ -26,9 +25,10 @@ from anymps.findings.advice._remedies import (
     ON_DEVICE,
     ON_THE_CPU,
     PREFER_MPS,
-    PRINT_EVERY_10,
+    REMEDIES,
     WAITS,
-    add_up,
+    Equivalent,
+    equivalent,
     index_on_device,
     keep_numbers,
     move_module,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from anymps._text import base_name
+
 WAITS: Final = "waits until the GPU has finished all queued work"
+DRAIN: Final = f"The host {WAITS}. The GPU is then idle until the host has queued more."
 ON_THE_CPU: Final = "Run this call on the CPU: `.cpu()` before it, `.to(device)` after it."
 PREFER_MPS: Final = "Prefer mps where the device is chosen"
 EVERYWHERE: Final = f"{PREFER_MPS}, and use that device everywhere: `.to(device)`."
@@ -28,6 +32,8 @@ FIXED_SIZES: Final = (
     "Bring inputs to a few fixed sizes: resize or crop images, pad sequences to a multiple of 64, sort by length."
 )
 LESS_MEMORY: Final = "Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing."
+REMEDIES: Final = {name.lower(): text for name, text in list(globals().items()) if name.isupper()}
+"""Those above by their names, for rules that are rows of a table."""
 
 
 def move_module(kept: object, when: str) -> str:
@@ -43,7 +49,7 @@ def add_up(code: str, total: str) -> str:
 def keep_numbers(name: str = "") -> str:
     """What to do about tensors that pile up, in a variable where its name is known."""
     place = f" in `{name}`" if name else ""
-    return f"Keep numbers{place}, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept."
+    return f"Keep numbers{place}: `.item()` now and then, or `.detach().cpu()`."
 
 
 def without_graph(name: str = "") -> str:
@@ -62,3 +68,26 @@ def index_on_device(name: str = "") -> str:
         f"Create {index} on the device, or copy it to mps once, before the loop; `torch.randperm(n, device=device)` "
         "draws there."
     )
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """`instead` computes the same as `call`, with MPS kernels only. Both are Python expressions."""
+
+    call: str
+    instead: str
+
+
+EQUIVALENTS: dict[str, Equivalent] = {
+    "channel_shuffle": Equivalent("F.channel_shuffle(x, g)", "x.unflatten(1, (g, -1)).transpose(1, 2).flatten(1, 2)"),
+    "heaviside": Equivalent("torch.heaviside(x, v)", "torch.where(x == 0, v, (x > 0).to(x.dtype))"),
+    "logspace": Equivalent("torch.logspace(a, b, n)", "10.0 ** torch.linspace(a, b, n)"),
+    "put": Equivalent("x.put_(i, v)", "x.view(-1)[i] = v"),
+    "take": Equivalent("torch.take(x, i)", "x.flatten()[i]"),
+}
+"""What to write instead of an operator without an MPS kernel, with those that have one since 2.11, by its base name."""
+
+
+def equivalent(operator: str) -> Equivalent | None:
+    """What to write instead of `operator` (`aten::heaviside.out`), if something is known."""
+    return EQUIVALENTS.get(base_name(operator))

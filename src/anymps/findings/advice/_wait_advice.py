@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from anymps._tables import read_table
+from anymps._text import base_name
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine, number
-from anymps.findings.advice._equivalents import base_name
 from anymps.findings.advice._library_advice import Advice, in_library
 from anymps.findings.advice._remedies import KEEP_MASK, PRINT_EVERY_10, SELDOM_TEST, add_up
 from anymps.findings.advice._user_line import UserLine, collected, every_10, given_to_environment, without_read
@@ -45,7 +45,7 @@ _ELEMENTS: Final = (
     "Read what the loop does not change once before it, a tensor by `x.tolist()` and a list of tensors by "
     "`torch.stack(xs).tolist()`, and go over those numbers: one wait instead of {} a step."
 )
-_SIZE: Final = f"A size or an index is a Python number: compute it on the CPU. Or: {KEEP_MASK}"
+_SIZE: Final = f"A size or an index is a Python number: compute it on the CPU. Or k{KEEP_MASK[1:]}"
 _INSTEAD: Final[dict[str, str]] = {
     name: fix.format(mask=KEEP_MASK, seldom=SELDOM_TEST)
     for names, fix in read_table(__file__, "reads.toml")["instead"].items()
@@ -54,10 +54,10 @@ _INSTEAD: Final[dict[str, str]] = {
 """What to write instead of an operator that reads back inside, by its base name."""
 
 _LOSS: Final = re.compile(r"\b(?:cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_f\w*)\(")
-_MASKED: Final = ("index", "_index_put_impl_", "masked_select")
+_MASKED: Final = ("index", "_index_put_impl", "masked_select")
 _IGNORED: Final = (
     "For a classification loss, mark the excluded targets, `y.masked_fill(~mask, -100)`, and index neither tensor: "
-    f"-100 is `ignore_index`, so the mean is over the others. Otherwise: {KEEP_MASK}"
+    f"-100 is `ignore_index`, so the mean is over the others. Otherwise k{KEEP_MASK[1:]}"
 )
 
 

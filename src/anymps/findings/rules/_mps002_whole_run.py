@@ -11,7 +11,7 @@ from anymps._text import listed
 from anymps.findings import _catalogue
 from anymps.findings._endings import Ending, ending, ending_refusal
 from anymps.findings._model import Example, Finding, Rule, Severity, at
-from anymps.findings.advice import ON_THE_CPU, PREFER_MPS
+from anymps.findings.advice import PREFER_MPS
 from anymps.findings.edits import Safety, chosen_by_name, place_at
 from anymps.record import Recording, Site, SourcePlace
 from anymps.source import LineEdit
@@ -107,7 +107,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         words = f"torch raised {ended.words.removesuffix('.')}. Nothing in this message is about mps"
         fix = _known(ended) or (
             'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises '
-            f"only on mps, r{ON_THE_CPU[1:]}"
+            "only on mps, run this call on the CPU."
         )
         yield UNFINISHED.finding(ended.site, what=f"{words}.", count=1, fix=fix)
     else:

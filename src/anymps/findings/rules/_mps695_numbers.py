@@ -24,9 +24,8 @@ def _example(identity: str, bad: str, better: Mapping[str, str]) -> tuple[Exampl
     """An example that meets a known bug, and the rule's source with that of the bug."""
     bug = next(hazard for hazard in all_hazards() if hazard.id == identity)
     issues = ", ".join(f"#{number}" for number in bug.issues)
-    example = Example(
-        bad, better=better, numbers=True, releases=f"The example is the known bug {identity}: {bug.where}"
-    )
+    releases = f"The example is the known bug [{identity}]({identity}.md): {bug.where}"
+    example = Example(bad, better=better, numbers=True, releases=releases)
     return example, f"{_SOURCE}; example: pytorch issue {issues}"
 
 
