@@ -35,8 +35,7 @@ OTHERS = (
     *("commands/help", "findings/advice/reads", "findings/rules/shaders", "mac/chips", "numerics/operators"),
     "verify/cases/calls",
 )
-FINDINGS = ("arguments", "copies", "detours", "dtypes", "half_precision", "memory", "operators", "waits")
-TABLES = {*OTHERS, *(f"findings/rules/{name}" for name in FINDINGS), *(f"rules/{name}" for name in RULES)}
+TABLES = {*OTHERS, *(f"rules/{name}" for name in RULES)}
 
 
 def fits(value: object, hint: Any) -> bool:

@@ -5,44 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-import re
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
-from anymps._tables import read_table
-from anymps.findings._costs import COPY, FALLBACK, ITEM, SYNCHRONIZE
-from anymps.findings._model import Example, Rule, Severity
-from anymps.findings.advice import REMEDIES
-from anymps.record import Wait
+from anymps.findings._model import Rule
 
 RULES: Final[dict[str, Rule]] = {}
 """Every rule by its id; filled by `_registry.py`, by which other packages have it."""
-
-_WORDS: Final = {
-    "item": ITEM.source,
-    "copy": COPY.source,
-    "wait": SYNCHRONIZE.source,
-    "fallback": FALLBACK.source,
-    **REMEDIES,
-}
-"""What stands in braces in the texts of rules that are rows: sources of costs, and the remedies by their names."""
-
-
-def read_rules(module: str, name: str) -> dict[str, Rule]:
-    """The rules in a table beside a module, by their ids: the fields of `Rule` and of its example."""
-    return {row["id"]: _rule(row) for row in read_table(module, name)["rule"]}
-
-
-def _rule(row: dict[str, Any]) -> Rule:
-    for field in ("why", "fix", "source"):
-        row[field] = re.sub(r"\{(\w+)\}", lambda word: _WORDS.get(word[1], word[0]), row[field])
-    for field in ("since", "until"):
-        if field in row:
-            row[field] = tuple(map(int, row[field].split(".")))
-    row["severity"] = Severity[row.get("severity", "error").upper()]
-    row["waits"] = frozenset(Wait[kind.upper()] for kind in row.get("waits", ()))
-    return Rule(**{**row, "example": Example(**row["example"])})
 
 
 def nearest_rule(word: str) -> str:

@@ -8,7 +8,6 @@ from typing import Final
 from anymps._text import base_name
 
 WAITS: Final = "waits until the GPU has finished all queued work"
-DRAIN: Final = f"The host {WAITS}. The GPU is then idle until the host has queued more."
 ON_THE_CPU: Final = "Run this call on the CPU: `.cpu()` before it, `.to(device)` after it."
 PREFER_MPS: Final = "Prefer mps where the device is chosen"
 EVERYWHERE: Final = f"{PREFER_MPS}, and use that device everywhere: `.to(device)`."
@@ -32,8 +31,6 @@ FIXED_SIZES: Final = (
     "Bring inputs to a few fixed sizes: resize or crop images, pad sequences to a multiple of 64, sort by length."
 )
 LESS_MEMORY: Final = "Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing."
-REMEDIES: Final = {name.lower(): text for name, text in list(globals().items()) if name.isupper()}
-"""Those above by their names, for rules that are rows of a table."""
 
 
 def move_module(kept: object, when: str) -> str:

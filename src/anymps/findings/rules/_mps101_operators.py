@@ -4,23 +4,108 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps.findings._catalogue import read_rules
 from anymps.findings._costs import FALLBACK
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, some_steps, times
-from anymps.findings._model import Finding
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings._release import release_of
 from anymps.findings.advice import equivalent
-from anymps.record import Fate, Phase, Recording, RefusalKind
+from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import OLDEST, native_since
 
 _VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
+_SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15"
 
-_RULES = read_rules(__file__, "operators.toml")
-MISSING = _RULES["MPS101"]
-EVERY_STEP = _RULES["MPS102"]
-NOW_AND_THEN = _RULES["MPS103"]
-DISTRIBUTED = _RULES["MPS104"]
+MISSING = Rule(
+    id="MPS101",
+    title="Operator without an MPS kernel",
+    refusal=True,
+    why="PyTorch has no Metal kernel for it, and with the CPU fallback off the call raises NotImplementedError.",
+    fix="Write it with operators that MPS has, or set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch`.",
+    source=_SOURCE,
+    example=Example(
+        bad="""
+            x = torch.rand(2, 4, 3, 3, device=device)
+            y = torch.nn.functional.channel_shuffle(x, 2)
+        """,
+        good="""
+            x = torch.rand(2, 4, 3, 3, device=device)
+            y = x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+        """,
+    ),
+)
+
+EVERY_STEP = Rule(
+    id="MPS102",
+    title="Operator runs on the CPU in the loop",
+    waits=frozenset({Wait.FALLBACK}),
+    about_waits=True,
+    about_loops=True,
+    severity=Severity.WARNING,
+    why=(
+        "Each call waits until the GPU is done, copies the inputs to the CPU and the results back. Meanwhile the GPU "
+        "is idle."
+    ),
+    fix="Write it with operators that MPS has, or move it out of the loop.",
+    source=f"{_SOURCE}; {FALLBACK.source}",
+    example=Example(
+        bad="""
+            images = torch.rand(2, 4, 3, 3, device=device)
+            for x in batches:
+                train(x)
+                y = torch.nn.functional.channel_shuffle(images, 2)
+        """,
+        better={
+            "y = torch.nn.functional.channel_shuffle(images, 2)": (
+                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
+            ),
+        },
+        fallback=True,
+    ),
+)
+
+NOW_AND_THEN = Rule(
+    id="MPS103",
+    title="Operator runs on the CPU outside of the loop",
+    severity=Severity.INFO,
+    why="Each call waits for the GPU and copies to the CPU and back. That does not matter if it is rare.",
+    fix="Nothing, unless it moves into the loop.",
+    source=_SOURCE,
+    example=Example(
+        bad="""
+            images = torch.rand(2, 4, 3, 3, device=device)
+            y = torch.nn.functional.channel_shuffle(images, 2)
+            for x in batches:
+                train(x)
+        """,
+        better={
+            "y = torch.nn.functional.channel_shuffle(images, 2)": (
+                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
+            ),
+        },
+        fallback=True,
+    ),
+)
+
+DISTRIBUTED = Rule(
+    id="MPS104",
+    title="Distributed operator has no MPS kernel",
+    refusal=True,
+    why="Collectives have no MPS kernel and, unlike other operators, no CPU fallback.",
+    fix="Train in one process on a Mac, or communicate CPU tensors through the gloo backend.",
+    source="aten/src/ATen/mps/MPSFallback.mm, torch 2.11 to 2.15",
+    example=Example(
+        bad="""
+            import torch.distributed as dist
+
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            total = torch.ones(3, device=device)
+            dist.all_reduce(total)
+        """,
+        better={"dist.all_reduce(total)": "total = total.cpu()\ndist.all_reduce(total)"},
+    ),
+    since=(2, 11),
+)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

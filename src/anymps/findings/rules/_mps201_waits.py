@@ -1,18 +1,18 @@
 """MPS201 to MPS207: places in the loop where the host waits for the GPU in every step, and in rounds of other loops.
 
 Waits that belong do not count: the batch's copy to the device, a loss that is read every fifth step or after the loop,
-one-off printing, validation between steps (`_loop.py`).
+one-off printing, validation between steps (`_wait_loops.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
-from anymps.findings._catalogue import read_rules
-from anymps.findings._costs import ITEM, cost_of_wait
+from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
 from anymps.findings._loop import (
     AtLine,
     by_line,
@@ -24,12 +24,15 @@ from anymps.findings._loop import (
     times,
     waits_per_step,
 )
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import (
     EVERY_10,
     LESS_MEMORY,
+    PRINT_EVERY_10,
+    WAITS,
     Advice,
+    add_up,
     anomaly_advice,
     copy_advice,
     instead_of,
@@ -42,14 +45,162 @@ from anymps.findings.advice import (
 from anymps.record import Occurrence, Recording, Wait
 from anymps.rules import wait_of
 
-_RULES = read_rules(__file__, "waits.toml")
-READ = _RULES["MPS201"]
-PRINT = _RULES["MPS202"]
-INSIDE = _RULES["MPS203"]
-TO_CPU = _RULES["MPS204"]
-SYNCHRONIZED = _RULES["MPS205"]
-DRAINED = _RULES["MPS206"]
-LOOPING = _RULES["MPS207"]
+_DRAIN = f"The host {WAITS}. The GPU is then idle until the host has queued more."
+
+_EVERY_STEP = partial(Rule, severity=Severity.WARNING, needs_steps=True, about_waits=True)
+
+READ = _EVERY_STEP(
+    id="MPS201",
+    title="Value read back in every step",
+    waits=frozenset({Wait.ITEM}),
+    why=_DRAIN,
+    fix=add_up("total = total + loss.detach()", "the sum"),
+    source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
+    example=Example(
+        bad="""
+            total = 0.0
+            for x in batches:
+                total += train(x).item()
+        """,
+        good="""
+            total = torch.zeros((), device=device)
+            for x in batches:
+                total = total + train(x)
+            print(total.item())
+        """,
+    ),
+)
+
+PRINT = _EVERY_STEP(
+    id="MPS202",
+    title="Tensor printed or logged in every step",
+    waits=frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR}),
+    why=f"Showing a tensor reads it back. {_DRAIN}",
+    fix=f"{PRINT_EVERY_10}.",
+    source=f"torch/_tensor_str.py, torch/_tensor.py (torch 2.13); {ITEM.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                print(train(x))
+        """,
+        good="""
+            for step, x in enumerate(batches):
+                loss = train(x)
+                if step % 10 == 0:
+                    print(loss)
+        """,
+    ),
+)
+
+INSIDE = _EVERY_STEP(
+    id="MPS203",
+    title="Operator waits internally in every step",
+    waits=frozenset({Wait.INSIDE_OPERATOR}),
+    why=f"The operator needs a value on the host before it can continue. {_DRAIN}",
+    fix="Use an operator whose result has a fixed size, or do this once before the loop.",
+    source=f"callers of MPSStream::synchronize and Tensor::item in the macOS wheels; {ITEM.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                weight = model.weight.detach()
+                total = weight[weight > 0].sum()
+        """,
+        better={"total = weight[weight > 0].sum()": "total = torch.where(weight > 0, weight, 0).sum()"},
+    ),
+)
+
+TO_CPU = _EVERY_STEP(
+    id="MPS204",
+    title="Tensor copied to the CPU in every step",
+    waits=frozenset({Wait.COPY_TO_CPU}),
+    why=_DRAIN,
+    fix=f"Keep results on the device, `.detach()`, and read them together {EVERY_10}.",
+    source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
+    example=Example(
+        bad="""
+            losses = []
+            for x in batches:
+                losses.append(train(x).cpu())
+        """,
+        good="""
+            losses = []
+            for x in batches:
+                losses.append(train(x))
+            losses = torch.stack(losses).cpu()
+        """,
+    ),
+)
+
+SYNCHRONIZED = _EVERY_STEP(
+    id="MPS205",
+    title="synchronize() in every step",
+    waits=frozenset({Wait.SYNCHRONIZE}),
+    why=_DRAIN,
+    fix="Synchronize only around what you time: once before the clock starts and once before it stops, for many steps.",
+    source=f"aten/src/ATen/mps/MPSStream.mm (torch 2.13); {SYNCHRONIZE.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                torch.mps.synchronize()
+        """,
+        good="""
+            for x in batches:
+                train(x)
+            torch.mps.synchronize()
+        """,
+    ),
+)
+
+DRAINED = _EVERY_STEP(
+    id="MPS206",
+    title="Event wait or empty_cache() in every step",
+    waits=frozenset({Wait.EVENT, Wait.EMPTY_CACHE}),
+    why=_DRAIN,
+    fix="Take it out of the loop.",
+    source=f"aten/src/ATen/mps/MPSEvent.mm, MPSAllocator.mm (torch 2.13); {SYNCHRONIZE.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                torch.mps.empty_cache()
+        """,
+        good="""
+            for x in batches:
+                train(x)
+            torch.mps.empty_cache()
+        """,
+    ),
+)
+
+LOOPING = Rule(
+    id="MPS207",
+    about_waits=True,
+    about_loops=True,
+    title="Host waits in each round of a validation or inference loop",
+    severity=Severity.INFO,
+    why=f"{_DRAIN} In such a loop nothing else keeps the host from running ahead.",
+    fix="Keep results on the device, `correct = correct + (prediction == target).sum()`, and read them after the loop.",
+    source=f"aten/src/ATen/native/mps/operations/Scalar.mm, Copy.mm (torch 2.13); {ITEM.source}",
+    example=Example(
+        bad="""
+            model.eval()
+            total = 0.0
+            with torch.no_grad():
+                for x in batches * 4:
+                    total += model(x.to(device)).mean().item()
+        """,
+        good="""
+            model.eval()
+            total = torch.zeros((), device=device)
+            with torch.no_grad():
+                for x in batches * 4:
+                    total = total + model(x.to(device)).mean()
+            print(total.item())
+        """,
+    ),
+)
 
 _RULE_OF = {
     Wait.ITEM: READ,

@@ -7,19 +7,82 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from anymps.findings._catalogue import read_rules
-from anymps.findings._model import Finding, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings.advice import ON_THE_CPU
 from anymps.findings.edits import Placed, Safety, change_at
 from anymps.record import Recording, RefusalKind
 from anymps.source import LineEdit, Place, Rewritten, Splice, argument, last_name, name_of, parse_expression, unpacks
 
-_RULES = read_rules(__file__, "dtypes.toml")
-FLOAT64 = _RULES["MPS301"]
-DTYPE = _RULES["MPS302"]
-RANK = _RULES["MPS303"]
-LAYOUT = _RULES["MPS304"]
+FLOAT64 = Rule(
+    id="MPS301",
+    title="float64 on MPS",
+    refusal=True,
+    why="Metal has no float64: any float64 tensor on mps raises TypeError.",
+    fix="Make it float32 before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            import numpy as np
+
+            x = torch.from_numpy(np.linspace(0, 1, 8))
+            x = x.to(device)
+        """,
+        better={
+            "x = torch.from_numpy(np.linspace(0, 1, 8))": (
+                "x = torch.from_numpy(np.linspace(0, 1, 8, dtype=np.float32))"
+            ),
+        },
+    ),
+)
+
+DTYPE = Rule(
+    id="MPS302",
+    title="dtype not supported by MPS or by the operator",
+    refusal=True,
+    why="MPS supports fewer dtypes than the CPU, and some of its kernels support fewer still.",
+    fix="Convert the tensor before the call to a dtype that the operator takes, such as float32.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
+    example=Example(
+        bad="""
+            x = torch.arange(8, device=device).view(2, 4)
+            y = torch.nn.functional.linear(x, x)
+        """,
+        better={
+            "x = torch.arange(8, device=device).view(2, 4)": "x = torch.arange(8, device=device).view(2, 4).float()",
+        },
+    ),
+)
+
+RANK = Rule(
+    id="MPS303",
+    title="Tensor with more than 16 dimensions",
+    refusal=True,
+    why="MPS tensors have at most 16 dimensions.",
+    fix="Flatten dimensions that belong together before the call.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.zeros([2] + [1] * 16, device=device)
+        """,
+        better={"x = torch.zeros([2] + [1] * 16, device=device)": "x = torch.zeros([2] + [1] * 15, device=device)"},
+    ),
+)
+
+LAYOUT = Rule(
+    id="MPS304",
+    title="Layout not supported by MPS",
+    refusal=True,
+    why="MPS supports strided tensors, sparse COO tensors since torch 2.9, and hardly any operator for other layouts.",
+    fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.zeros(3, 3, layout=torch.jagged, device=device)
+        """,
+        better={"x = torch.zeros(3, 3, layout=torch.jagged, device=device)": "x = torch.zeros(3, 3, device=device)"},
+    ),
+)
 
 # Double precision that the line asks of a tensor.
 _ASKED = re.compile(r"\.double\(\)|\.(?:to|type)\((?:torch\.)?(?:float64|double)\)")

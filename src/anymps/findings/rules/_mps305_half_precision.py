@@ -5,16 +5,87 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._catalogue import read_rules
 from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
-from anymps.findings._model import Finding
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import emulates_bfloat16, has_half_parameters, made_at
 from anymps.record import Occurrence, Optimizer, Phase, Recording, Site
 
-_RULES = read_rules(__file__, "half_precision.toml")
-EMULATED = _RULES["MPS305"]
-UNSCALED = _RULES["MPS306"]
-EPSILON = _RULES["MPS307"]
+EMULATED = Rule(
+    id="MPS305",
+    title="bfloat16 is slow on M1 and M2",
+    severity=Severity.WARNING,
+    why=(
+        "The GPUs of M1 and M2 have no bfloat16 arithmetic: matrix products reach 0.43 of the float32 peak on an "
+        "M1 Pro. M3 and later have it."
+    ),
+    fix='On M1 and M2 use float16 with `torch.amp.GradScaler("mps")`, or float32.',
+    source="torch.mm with torch 2.7 on an M1 Pro (zzc0721/torch-performance-test-data issue 191)",
+    example=Example(
+        bad="""
+            weight = torch.rand(4, 4, device=device, dtype=torch.bfloat16)
+            for x in batches:
+                weight = weight @ weight
+        """,
+        good="""
+            weight = torch.rand(4, 4, device=device, dtype=torch.float16)
+            for x in batches:
+                weight = weight @ weight
+        """,
+        mac="M1 16GB",
+    ),
+)
+
+UNSCALED = Rule(
+    id="MPS306",
+    title="float16 gradients vanish without a GradScaler",
+    severity=Severity.WARNING,
+    wrong=True,
+    needs_steps=True,
+    why=(
+        "Below 6e-8 a float16 number is zero, so small gradients are silently lost. A GradScaler multiplies the loss "
+        "to keep them above that."
+    ),
+    fix='Use `torch.amp.GradScaler("mps")`, or on M3 and later `dtype=torch.bfloat16`, which has the range of float32.',
+    source=(
+        "torch/amp/grad_scaler.py (on mps from torch 2.8 on); IEEE 754 binary16. The default dtype of "
+        '`torch.autocast("mps")` is float16 (torch 2.13)'
+    ),
+    example=Example(
+        bad="""
+            for x in batches:
+                optimizer.zero_grad()
+                with torch.autocast("mps"):
+                    loss = model(x.to(device)).square().mean()
+                loss.backward()
+                optimizer.step()
+        """,
+        better={'with torch.autocast("mps"):': 'with torch.autocast("mps", dtype=torch.bfloat16):'},
+    ),
+)
+
+EPSILON = Rule(
+    id="MPS307",
+    title="Adam's eps is zero in float16",
+    severity=Severity.WARNING,
+    wrong=True,
+    why=(
+        "The optimizer computes in the dtype of the parameters. In float16 its eps of 1e-8 rounds to zero, and so does "
+        "the square of a gradient below 2e-4: the update then divides by zero, and the parameter becomes inf or NaN."
+    ),
+    fix='Keep the parameters in float32 and compute under `torch.autocast("mps")`, or pass `eps=1e-4`.',
+    source="torch/optim/adam.py (_single_tensor_adam), torch 2.7 to 2.15; IEEE 754 binary16",
+    example=Example(
+        bad="""
+            half = torch.nn.Linear(4, 2).to(device, torch.float16)
+            stepper = torch.optim.Adam(half.parameters())
+            half(torch.rand(8, 4, device=device, dtype=torch.float16)).sum().backward()
+            stepper.step()
+        """,
+        better={
+            "stepper = torch.optim.Adam(half.parameters())": "stepper = torch.optim.Adam(half.parameters(), eps=1e-4)",
+        },
+    ),
+)
 
 _PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
 _UNSCALE: Final = ("aten::_amp_foreach_non_finite_check_and_unscale_",)

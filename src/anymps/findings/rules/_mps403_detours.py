@@ -13,14 +13,13 @@ from typing import Final
 
 from anymps._errors import UnsupportedTorchError
 from anymps._text import listed
-from anymps.findings._catalogue import read_rules
 from anymps.findings._costs import COPY
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every_step, is_library, some_steps, times
-from anymps.findings._model import Finding, at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
-from anymps.findings.advice import BUFFER, ON_DEVICE, UserLine, move_module
+from anymps.findings.advice import BUFFER, ON_DEVICE, WAITS, UserLine, move_module
 from anymps.findings.edits import Safety
-from anymps.record import Direction, Noted, Recording
+from anymps.record import Direction, Noted, Recording, Wait
 from anymps.rules import Kind, coverage
 from anymps.source import (
     LineEdit,
@@ -33,11 +32,109 @@ from anymps.source import (
     unpacks,
 )
 
-_RULES = read_rules(__file__, "detours.toml")
-ROUND_TRIP = _RULES["MPS403"]
-BORN = _RULES["MPS404"]
-DRAWN = _RULES["MPS405"]
-CONSTANT = _RULES["MPS406"]
+_COPY = f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}"
+
+ROUND_TRIP = Rule(
+    id="MPS403",
+    title="Tensor copied to the CPU and back for nothing",
+    severity=Severity.WARNING,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU}),
+    both_lines=True,
+    why=(f"A Mac's CPU and GPU share memory, but a tensor is still copied each way, and the host {WAITS}."),
+    fix="Leave the tensor on mps: drop `.cpu()` and `.to(device)`.",
+    related_as="left mps at",
+    source=_COPY,
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                weight = model.weight.detach().cpu()
+                largest = torch.sort(weight).values.to(device)
+        """,
+        better={
+            "weight = model.weight.detach().cpu()": "weight = model.weight.detach()",
+            "largest = torch.sort(weight).values.to(device)": "largest = torch.sort(weight).values",
+        },
+    ),
+)
+
+BORN = Rule(
+    id="MPS404",
+    title="Tensor made on the CPU and copied in every step",
+    severity=Severity.WARNING,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS}),
+    needs_steps=True,
+    why=f"A copy to mps {WAITS}; the same tensor made on mps needs no copy.",
+    fix=f"{ON_DEVICE}, or once, before the loop. {BUFFER}",
+    source=_COPY,
+    example=Example(
+        bad="""
+            class Shifted(torch.nn.Module):
+                def forward(self, x):
+                    return x + torch.arange(4).to(x.device)
+
+
+            for x in batches:
+                train(x)
+                Shifted()(x.to(device))
+        """,
+        better={"return x + torch.arange(4).to(x.device)": "return x + torch.arange(4, device=x.device)"},
+    ),
+)
+
+DRAWN = Rule(
+    id="MPS405",
+    title="Random numbers drawn on the CPU in every step",
+    severity=Severity.INFO,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS}),
+    needs_steps=True,
+    why=(
+        "A CPU generator gives the same numbers on every machine, unlike one on mps. The price is a copy, for which "
+        f"the host {WAITS}."
+    ),
+    fix='If the numbers need not match those of other machines, draw on mps: `torch.Generator("mps")`.',
+    source=f"aten/src/ATen/native/mps/operations/Distributions.mm (torch 2.13); {_COPY}",
+    example=Example(
+        bad="""
+            generator = torch.Generator().manual_seed(0)
+            for x in batches:
+                noise = torch.randn(8, 4, generator=generator).to(device)
+                train(x)
+        """,
+        good="""
+            generator = torch.Generator(device).manual_seed(0)
+            for x in batches:
+                noise = torch.randn(8, 4, generator=generator, device=device)
+                train(x)
+        """,
+    ),
+)
+
+CONSTANT = Rule(
+    id="MPS406",
+    title="Same tensor copied to mps in every step",
+    severity=Severity.WARNING,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS}),
+    needs_steps=True,
+    why=(f"Its values were the same each time. A copy to mps {WAITS}; a tensor that is already on mps needs no copy."),
+    fix=f"Copy it to mps once, before the loop. {BUFFER}",
+    source=_COPY,
+    example=Example(
+        bad="""
+            weights = torch.tensor([1.0, 0.0, 0.5])
+            for x in batches:
+                loss = (train(x) * weights.to(device)).sum()
+        """,
+        better={
+            "weights = torch.tensor([1.0, 0.0, 0.5])": "weights = torch.tensor([1.0, 0.0, 0.5]).to(device)",
+            "loss = (train(x) * weights.to(device)).sum()": "loss = (train(x) * weights).sum()",
+        },
+    ),
+)
 
 _PACKING = "torch/nn/utils/rnn.py:pack_padded_sequence"
 # Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.

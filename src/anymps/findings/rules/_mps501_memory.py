@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from anymps._text import percent
-from anymps.findings._catalogue import read_rules
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
-from anymps.findings._model import Finding, at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as
-from anymps.findings.advice import keep_numbers
+from anymps.findings.advice import LESS_MEMORY, keep_numbers
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
 from anymps.rules.texts import format_size
 from anymps.rules.variables import HIGH_WATERMARK, WATERMARKS
@@ -31,11 +30,74 @@ _LOWERED: Final = (
 _MARGIN: Final = 0.99
 
 
-_RULES = read_rules(__file__, "memory.toml")
-OUT_OF_MEMORY = _RULES["MPS501"]
-PAGES = _RULES["MPS502"]
-NEAR_LIMIT = _RULES["MPS503"]
-BUFFER = _RULES["MPS504"]
+def _holding(tensors: int) -> Example:
+    """A program that keeps so many tensors of 1 GiB, and one that keeps the last of them."""
+    return Example(
+        bad=f"""
+            kept = []
+            for _ in range({tensors}):
+                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
+                kept[-1][0] = 1
+        """,
+        good=f"""
+            for _ in range({tensors}):
+                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+                kept[0] = 1
+        """,
+        mac="M1 8GB",
+    )
+
+
+OUT_OF_MEMORY = Rule(
+    id="MPS501",
+    title="Out of memory",
+    refusal=True,
+    related_as="also held at",
+    why="The allocator refuses memory beyond a multiple of the Mac's working set (1.7 by default).",
+    fix=LESS_MEMORY,
+    source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
+    example=_holding(10),
+)
+
+PAGES = Rule(
+    id="MPS502",
+    title="More memory than the Mac's working set",
+    severity=Severity.WARNING,
+    related_as="also held at",
+    why="Above Metal's recommended working set, macOS moves memory to disk, and steps take 10 to 20 times as long.",
+    fix=LESS_MEMORY,
+    source="Metal, MTLDevice.recommendedMaxWorkingSetSize; aten/src/ATen/mps/MPSAllocator.mm (torch 2.13)",
+    example=_holding(6),
+)
+
+NEAR_LIMIT = Rule(
+    id="MPS503",
+    title="Memory close to the allocator's limit",
+    severity=Severity.WARNING,
+    related_as="also held at",
+    why="A longer sequence, a larger batch or another program can then end the run with an out-of-memory error.",
+    fix=LESS_MEMORY,
+    source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
+    example=_holding(9),
+)
+
+BUFFER = Rule(
+    id="MPS504",
+    title="Tensor too large for one Metal buffer",
+    refusal=True,
+    why="A tensor is one Metal buffer, and Metal limits the size of a buffer however much memory is free.",
+    fix="Split the batch or the large dimension into pieces, or use a smaller dtype.",
+    source="Metal, MTLDevice.maxBufferLength; aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.empty(64, 1024, 1024, 128, device=device)  # 32 GiB
+        """,
+        good="""
+            for _ in range(64):
+                x = torch.empty(1, 1024, 1024, 128, device=device)
+        """,
+    ),
+)
 
 _FIRST_FIX: Final[Mapping[Category, str]] = {
     Category.PARAMETERS: "The parameters take the most memory: load the model in a lower precision "

@@ -5,16 +5,90 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._catalogue import read_rules
 from anymps.findings._loop import times
-from anymps.findings._model import Finding, Rule, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.record import Recording, UnsafeCopy
 
-_RULES = read_rules(__file__, "copies.toml")
-CHANGED = _RULES["MPS701"]
-FREED = _RULES["MPS702"]
-READ = _RULES["MPS703"]
+_WAITS: Final = "`torch.mps.synchronize()`, `.item()` or a blocking copy"
 
+CHANGED = Rule(
+    id="MPS701",
+    title="Source of a non_blocking copy changed before a wait",
+    wrong=True,
+    related_as="copy or wait at",
+    why=(
+        "The copy returns at once, and the GPU reads the CPU tensor's own memory later: it may get the new values, "
+        "the old ones, or some of each, without an error. Here it gets the old ones."
+    ),
+    fix=f"Wait before you change the tensor ({_WAITS}), change another tensor, or drop `non_blocking=True`.",
+    source="aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); pytorch issues #139550, #189690",
+    example=Example(
+        bad="""
+            x = torch.rand(8, 4)
+            y = x.to(device, non_blocking=True)
+            x.zero_()
+            torch.mps.synchronize()
+        """,
+        good="""
+            x = torch.rand(8, 4)
+            y = x.to(device, non_blocking=True)
+            torch.mps.synchronize()
+            x.zero_()
+        """,
+    ),
+)
+
+FREED = Rule(
+    id="MPS702",
+    title="Source of a non_blocking copy freed before a wait",
+    wrong=True,
+    related_as="copy or wait at",
+    why=(
+        "The copy returns at once, and up to torch 2.12 nothing keeps the CPU tensor's memory until the GPU has read "
+        "it: the copy gets whatever is there by then. From torch 2.13 on the copy holds its source."
+    ),
+    fix=f"Keep the tensor until the host has waited ({_WAITS}), or drop `non_blocking=True`.",
+    source="aten/src/ATen/native/mps/operations/Copy.mm (torch 2.12, 2.13); pytorch issue #139550, pull #181017",
+    until=(2, 12),
+    example=Example(
+        bad="""
+            y = torch.rand(8, 4).to(device, non_blocking=True)
+            torch.mps.synchronize()
+        """,
+        good="""
+            x = torch.rand(8, 4)
+            y = x.to(device, non_blocking=True)
+            torch.mps.synchronize()
+        """,
+    ),
+)
+
+READ = Rule(
+    id="MPS703",
+    title="Result of a non_blocking copy used on the CPU before a wait",
+    wrong=True,
+    related_as="copy or wait at",
+    why=(
+        "The copy returns at once, and the values arrive later: until the host has waited the CPU tensor holds "
+        "whatever its memory held before, without an error. `--strict-copies` shows such values in a run here too."
+    ),
+    fix=f"Wait between the copy and the use ({_WAITS}), or drop `non_blocking=True`.",
+    source="aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); pytorch issue #193845",
+    example=Example(
+        bad="""
+            y = torch.rand(8, 4, device=device)
+            x = y.to("cpu", non_blocking=True)
+            total = x.sum()
+            torch.mps.synchronize()
+        """,
+        good="""
+            y = torch.rand(8, 4, device=device)
+            x = y.to("cpu", non_blocking=True)
+            torch.mps.synchronize()
+            total = x.sum()
+        """,
+    ),
+)
 _RULE_OF: Final = {"changed": CHANGED, "freed": FREED, "used": READ} | {
     rule.id: rule for rule in (CHANGED, FREED, READ)
 }
