@@ -160,8 +160,8 @@ class Checked:
         """What speaks against a changed run on mps, and the run that it was compared with."""
         unchanged = self.unchanged
         why = _against(unchanged, after, self._before if self._answered else None)
-        if not why and unchanged.on_mps and not after.on_mps:
-            why = "the model is not on mps any more"
+        if not why and unchanged.used and not after.used:
+            why = "nothing is on mps any more"
         if not why and self._answered and not on_cpu and not unchanged.used:
             # A Mac computes nothing that could be compared.
             return difference(self._before, after), self._before
@@ -170,10 +170,10 @@ class Checked:
     def _obeys(self, option: tuple[str, ...], after: Ran) -> None:
         """Whether the changed program keeps to the CPU where it is asked to, if the unchanged one does."""
         name = " ".join(option)
-        if after.on_mps:
+        if after.used:
             how = How(f"the unchanged script with {name}", answered=self._answered, added=option, steps=1)
             (before,) = self._ran((self.program, how))
-            if before.on_mps or self._at_edit(before):
+            if before.used or self._at_edit(before):
                 return  # it has another meaning, such as CUDA_VISIBLE_DEVICES
             others = [edit for edit in self.kept if not self.chooses_device([edit])]
             self._keep(others, f"with {name} it still uses mps")

@@ -1,4 +1,4 @@
-"""What `fix` notes in the process of a run: the losses, where the model is, and which changed lines the run reached."""
+"""What `fix` notes in the process of a run: the losses, whether mps was used, and which changed lines were reached."""
 
 from __future__ import annotations
 
@@ -32,32 +32,27 @@ class Proof(Observer):
     draws_on_cpu: bool = False
 
     def start(self, order: Order, folder: Path, state: State | None) -> None:
-        """Watch backward, optimizers and lines."""
-        from torch.optim.optimizer import register_optimizer_step_pre_hook
+        """Watch backward and lines."""
 
         self._on_mps = state is not None
         self._is_in_memory = state is not None and state.virtual and state.substrate == "host"
         self._losses: list[float | Tensor] = []
-        self._places: tuple[str, ...] = ()
         if self.draws_on_cpu:
             from anymps.compare.inside import draw_on_cpu
 
             draw_on_cpu()
         watch_losses(self._note_losses)
-        register_optimizer_step_pre_hook(self._before_step)
         self._reached = ReachedLines(self.watch)
         self._reached.watch()
 
     def facts(self, ending: Mapping[str, object]) -> dict[str, object]:
         """Values that backward was called on, lines that were reached, and the files of the program's modules.
 
-        `places` are the types of the devices on which an optimizer stepped last, `used` says whether anything was on
-        mps.
+        `used` says whether anything was on mps.
         """
         return {
             "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
             "reached": sorted(self._reached.found),
-            "places": self._places,
             "used": self._on_mps and _used_mps(),
             "modules": _modules(),
         }
@@ -76,11 +71,6 @@ class Proof(Observer):
 
         content = bytearray(ctypes.string_at(loss.data_ptr(), loss.itemsize))
         return float(torch.frombuffer(content, dtype=loss.dtype).item())
-
-    def _before_step(self, optimizer: Any, *_: Any) -> None:
-        """Keep where the parameters of the last optimizer that stepped are."""
-        tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
-        self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
 
 
 def _used_mps() -> bool:

@@ -102,7 +102,6 @@ def _read(answer: Answer, program: Program, steps: int | None) -> Ran:
         trail=tuple((file, line) for file, line in trail if program.owns(Site(file, line))),
         reached=frozenset((str(file), int(line)) for file, line in noted.get("reached", ())),
         seconds=answer.seconds,
-        places=tuple(noted.get("places", ())),
         modules=tuple(noted.get("modules", ())),
         used=bool(noted.get("used")),
         early=(steps or 0) if noted.get("early") else 0,
