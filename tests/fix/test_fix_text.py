@@ -55,7 +55,7 @@ def test_what_is_guarded(text: str, expected: str) -> None:
     assert guarded(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "import torch\n", "def f(): pass\n", "if 'a' != __name__: g()\nf()\n"])
+@pytest.mark.parametrize("text", ["", "import torch\n", "f()\ndef f(): pass\n", "if 'a' != __name__: g()\nf()\n"])
 def test_what_cannot_be_guarded(text: str) -> None:
     """Nothing is there, or a guard of any form."""
     assert guarded_line(text) is None
