@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from anymps.compare._align import Pair, aligned
 from anymps.compare._divergences import Divergence, Judge, Rounding, Shared
@@ -121,7 +122,8 @@ def compare_traces(script: str, names: tuple[str, str], left: Trace, right: Trac
     """Compare two traces of one script; `names` are the names of the runs."""
     judge = Judge(left, right)
     ends_early = any(trace.ending.error or trace.ending.is_cut for trace in (left, right))
-    for pair, after in _with_next(_by_step(left, right)):
+    pairs = list(_by_step(left, right))
+    for pair, after in zip_longest(pairs, pairs[1:]):
         if after is None and ends_early and not (pair.left and pair.right):
             break  # calls that the other run did not reach
         judge.take(pair, after)
@@ -164,16 +166,6 @@ def _grouped(trace: Trace) -> dict[int, list[Call]]:
             continue  # the call that it casts for, and its dtype, say more
         groups.setdefault(call.step, []).append(call)
     return groups
-
-
-def _with_next(pairs: Iterator[Pair]) -> Iterator[tuple[Pair, Pair | None]]:
-    before: Pair | None = None
-    for pair in pairs:
-        if before is not None:
-            yield before, pair
-        before = pair
-    if before is not None:
-        yield before, None
 
 
 def _losses(left: Trace, right: Trace) -> tuple[tuple[LossPair, ...], Site]:
