@@ -9,7 +9,7 @@ import pytest
 from anymps.findings import RULES
 from anymps.fix import Program, edits_for
 from anymps.fix._check import _names_device
-from anymps.fix._lines import new_line, new_statements
+from anymps.fix._lines import new_line
 from anymps.fix._script import Script, guarded_line, with_guard
 from anymps.record import Site
 from anymps.source import Insert, line_end, rows, rows_at, tree_of
@@ -201,13 +201,6 @@ def test_a_statement_on_the_line_of_its_head() -> None:
     assert rows_at(tree_of("x = 1; y = f(\n    1\n)\n"), 1) == (1, 3)
 
 
-def test_statements_that_are_new() -> None:
-    """All lines of each statement in which one changed."""
-    assert new_statements(STATEMENTS, STATEMENTS.replace("    1", "    2").replace("z = 3", "z = 4")) == [1, 2, 3, 7]
-    assert new_statements("", "a = 1\nb = 2\n") == [1, 2]
-    assert new_statements("a = 1\nb = 2\n", "a = 1\n") == []
-
-
 def project(folder: Path, files: dict[str, str]) -> Program:
     """A repository of these files; the script is `train.py`."""
     (folder / ".git").mkdir()
@@ -297,7 +290,6 @@ def test_lines_are_counted_as_python_counts_them() -> None:
     assert (rows(""), rows("\n"), rows("a\n\n")) == ((), ("",), ("a", ""))
     after = text.replace("d = 4", "d = 5")
     assert [new_line(text, after, line) for line in range(1, 6)] == [1, 2, 3, 4, 5]
-    assert new_statements(text, after) == [5]
 
 
 @pytest.mark.parametrize(

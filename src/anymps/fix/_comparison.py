@@ -26,9 +26,9 @@ class Ran:
 
     `error` is empty for a run that ended with 0. `losses` are the values that backward was called on, `printed` the
     numbers on standard output, `files` what the script wrote by its names, None for what is no text. `trail` is where
-    the error was, `reached` are the changed lines that the run came to. It took `seconds`. `modules` are the files of
-    the program's own modules that were imported. `used` says whether anything was on mps, `early` after how many steps
-    the run was ended (0: it ended by itself), `cut` whether it was ended for its time.
+    the error was, `reached` are the lines of changed files that the run came to. It took `seconds`. `modules` are the
+    files of the program's own modules that were imported. `used` says whether anything was on mps, `early` after how
+    many steps the run was ended (0: it ended by itself), `cut` whether it was ended for its time.
     """
 
     error: str = ""

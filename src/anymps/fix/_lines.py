@@ -1,4 +1,4 @@
-"""Matches lines of a file before and after a change, and finds those that changed."""
+"""Matches lines of a file before and after a change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
 
-from anymps.source import rows, rows_at, tree_of
+from anymps.source import rows, tree_of
 
 _ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
 _Block = tuple[str, int, int, int, int]  # as of SequenceMatcher.get_opcodes
@@ -57,13 +57,3 @@ def _blocks(before: str, after: str) -> Sequence[_Block]:
         *((tag, start + first, last + first, begin + first, end + first) for tag, start, last, begin, end in found),
         ("equal", len(old) - same, len(old), len(new) - same, len(new)),
     ]
-
-
-def new_statements(before: str, after: str) -> list[int]:
-    """The lines of the statements of the text `after` that are not as they were."""
-    lines: set[int] = set()
-    for tag, _, _, start, end in _blocks(before, after):
-        for line in range(start + 1, end + 1) if tag != "equal" else ():
-            first, last = rows_at(tree_of(after), line)
-            lines.update(range(first, last + 1))
-    return sorted(lines)
