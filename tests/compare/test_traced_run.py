@@ -63,7 +63,7 @@ def test_losses(trained: Trace) -> None:
     """Each number that backward begins with, of all steps; what has more than one is none."""
     assert [loss.step for loss in trained.losses] == [step for step in range(13) for _ in range(2)]
     assert [loss.value for loss in trained.losses[::2]] == [float(step) for step in range(13)]
-    assert {loss.site.text for loss in trained.losses} == {""}  # a program that has no file
+    assert {loss.site.source for loss in trained.losses} == {""}  # a program that has no file
 
 
 def test_autocast(trained: Trace) -> None:

@@ -9,7 +9,8 @@ from itertools import zip_longest
 
 from anymps.compare._align import Pair, aligned
 from anymps.compare._divergences import Divergence, Judge, Rounding, Shared
-from anymps.compare._trace import Call, Ending, Lists, Read, Site, Trace
+from anymps.compare._trace import NOWHERE, Call, Ending, Lists, Read, Trace
+from anymps.record import Site
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _losses(left: Trace, right: Trace) -> tuple[tuple[LossPair, ...], Site]:
     for read in left.reads:
         counts[read.site] = counts.get(read.site, 0) + 1
     if not counts:
-        return (), Site()
+        return (), NOWHERE
     site = max(counts, key=lambda it: counts[it])
     one, other = ([read for read in trace.reads if _line(read) == (site.file, site.line)] for trace in (left, right))
     both = enumerate(zip(one, other, strict=False))

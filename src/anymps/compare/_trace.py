@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from anymps.record import Site
+
+NOWHERE: Final = Site("", 0)
+"""The line of a call whose line is not known."""
+
 ELEMENTS: Final = 16
 """Elements of a tensor that a sketch keeps, at places spread evenly over it."""
 
@@ -21,16 +26,6 @@ def places(count: int) -> list[int]:
     """The places of the elements that a sketch keeps, of `count` in order."""
     kept = min(count, ELEMENTS)
     return [place * (count - 1) // max(kept - 1, 1) for place in range(kept)]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A line of the program; line 0 if unknown."""
-
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +156,7 @@ class Ending:
     """
 
     error: str = ""
-    site: Site = field(default_factory=Site)
+    site: Site = NOWHERE
     is_cut: bool = True
     used: bool = False
     steps: int = 0
@@ -204,7 +199,7 @@ class _Reader:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._numbered: dict[str, list[Any]] = {kind: [] for kind in _NUMBERED} | {"site": [Site()]}
+        self._numbered: dict[str, list[Any]] = {kind: [] for kind in _NUMBERED} | {"site": [NOWHERE]}
 
     def take(self, row: Mapping[str, Any]) -> None:
         trace, sites = self._trace, self._numbered["site"]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anymps._paths import package_of
-from anymps.compare._trace import Site, Trace
+from anymps.compare._trace import Trace
+from anymps.record import Site
 from anymps.runs import Observer, Order, run
 from anymps.runs.inside import error_of, trail_of
 from anymps.source import quote_file

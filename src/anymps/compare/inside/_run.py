@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anymps.capture import OptimizerNumbers
-from anymps.compare._trace import Ending, Site
+from anymps.compare._trace import NOWHERE, Ending
 from anymps.compare.inside._names import rename_devices
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
 from anymps.device import count_real_calls
+from anymps.record import Site
 from anymps.record.loop import Rounds
 from anymps.runs.inside import watch_losses
 
@@ -71,7 +72,7 @@ class TracedRun:
         tracer = self._tracer
         tracer.is_on = False
         self._writer.close(
-            Ending(error, site or Site(), False, tracer.used, tracer.step, tracer.calls, tracer.left_out)
+            Ending(error, site or NOWHERE, False, tracer.used, tracer.step, tracer.calls, tracer.left_out)
         )
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
