@@ -9,10 +9,9 @@ import pytest
 from anymps.findings import RULES
 from anymps.fix import Program, edits_for
 from anymps.fix._check import _names_device
-from anymps.fix._lines import new_line
-from anymps.fix._script import Script, guarded_line, with_guard
+from anymps.fix._script import Script
 from anymps.record import Site
-from anymps.source import Insert, line_end, rows, rows_at, tree_of
+from anymps.source import Insert, guarded_line, line_end, new_line, rows, rows_at, tree_of, with_guard
 
 
 def script(text: str) -> Script:

@@ -18,15 +18,16 @@ from anymps._text import listed
 from anymps.findings.edits import Safety
 from anymps.fix._comparison import Ran, agreement, difference, stops_short
 from anymps.fix._edits import Edit, Suggestion, apply_all
-from anymps.fix._lines import new_line, with_branches
 from anymps.fix._program import Program
-from anymps.source import rows_at, tree_of
+from anymps.source import new_line, rows_at, tree_of
 
 RUNS: Final = 3.2
 """All runs may take this many times as long as that of the unchanged script."""
 _LEAST_S: Final = 60.0
 _SHORT_S: Final = 20.0  # of a run of the first steps
 _STEPS: Final = 5
+_ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
+_BRANCHES: Final = 3  # lines below the head: one statement for mps, `else:` and what stood there before
 _DEVICE_WORD: Final = re.compile(r"""cuda|mps|device|accelerator|autocast|(?<=["'])cpu(?=["'])""")
 
 
@@ -243,7 +244,7 @@ def _came_to(edit: Edit, program: Program, changed: Program, ran: Ran) -> bool:
     """Whether a run of the changed program came to the statement of an edit."""
     text = changed.script(edit.file).text
     line = line_between(program, changed, str(edit.file), edit.line)
-    first, last = with_branches(text, rows_at(tree_of(text), line))
+    first, last = _with_branches(text, rows_at(tree_of(text), line))
     return any(file == str(edit.file) and first <= at <= last for file, at in ran.reached)
 
 
@@ -252,6 +253,17 @@ def _is_below_cuda(edit: Edit, program: Program, edited: Collection[tuple[Path, 
     place = program.script(edit.file).place(edit.line)
     tests = place.tests if place is not None else ()
     return any("cuda.is_available" in ast.unparse(test) and (edit.file, test.lineno) not in edited for test in tests)
+
+
+def _with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
+    """The lines of a statement; of one in a branch of an edit, `if torch.backends.mps.is_available():`, all of it."""
+    first, last = lines
+    for node in ast.walk(tree_of(text)):
+        if isinstance(node, ast.If) and node.orelse and _ONLY_MPS.fullmatch(ast.unparse(node.test)):
+            end = node.end_lineno or node.lineno
+            if node.lineno <= first and last <= end <= node.lineno + _BRANCHES:
+                return node.lineno, end
+    return lines
 
 
 def line_between(one: Program, other: Program, file: str, line: int) -> int:
