@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anymps.compare import Bound, Call, Ending, Loss, Read, Site, Sketch, Trace, Value
+from anymps.compare import Bound, Call, Ending, Loss, Read, Sketch, Trace, Value
+from anymps.record import Site
 
 SUM = Bound("sum", 64 * 2.0**-24, 1e-38, 62, False, 3e-5, 1e-4)
 EXACT = Bound("exact", 0.0, 0.0, 1, False, 3e-5, 1e-4)
@@ -68,6 +69,6 @@ class Tracing:
 
     def end(self, error: str = "", line: int = 0) -> Trace:
         """The whole trace."""
-        site = Site(FILE, line, "main", "x.double()") if line else Site()
+        site = Site(FILE, line, "main", "x.double()") if line else Site("", 0)
         self.trace.ending = Ending(error, site, False, True, self.step, len(self.trace.calls), 0)
         return self.trace

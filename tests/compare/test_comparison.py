@@ -393,3 +393,5 @@ def test_operators_in_pieces_may_differ_as_the_tests_of_mps_allow() -> None:
     ):
         found = compared(lambda trace, second, apart=apart, bounds=bounds: make(trace, second, apart, bounds))
         assert bool(found.divergences) is parts, (apart, bounds)
+        for one in found.divergences:
+            assert [[call.name for call in side] for side in (one.left, one.right)] == [["addmm"], ["mm", "add"]]

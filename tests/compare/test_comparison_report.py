@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -130,30 +130,6 @@ def test_a_run_that_fails() -> None:
     assert "  -  On mps at train.py:12  x.double(): TypeError: no float64\n" in text
 
 
-@pytest.mark.parametrize("met", [["MPS620"], []])
-def test_known_faults_are_named(met: list[str]) -> None:
-    """A result that differs at a call that meets a known bug; not at any call of an operator that has one."""
-
-    def make(trace: Tracing, second: bool) -> Tracing:
-        return trace.call("amax", 10, [X], [sketch([3.0 - 3 * second])], faults=met if second else [])
-
-    text = " ".join(text_of(compared(make)).split())
-    assert ("Known bug of `amax` in this release: MPS620, " in text) is bool(met)
-    assert ("MPS620" in text) is bool(met)
-
-
-def test_the_virtual_device_has_no_fault() -> None:
-    """It computes what is right, as the CPU does: a fault of a Mac explains no difference there."""
-    left, right = Tracing("cpu"), Tracing("mps")
-    right.trace.facts["virtual"] = "1"
-    for number, side in enumerate((left, right)):
-        side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], faults=["MPS620"] if number else [])
-    found = compare_traces("train.py", ("cpu", "mps"), left.end(), right.end())
-    text = " ".join(text_of(found).split())
-    assert "the two kernels compute different values. Do: " in text
-    assert "MPS620" not in text
-
-
 def test_a_number_of_the_program_that_differs() -> None:
     """It is shown as what differs, and where it may come from."""
     found = compared(
@@ -201,18 +177,17 @@ def releases(make: Callable[[Tracing, bool], Tracing]) -> Comparison:
     return compare_traces("train.py", ("2.13's kernels", "2.15's kernels"), left.end(), right.end())
 
 
-def wrong(operator: str, *by: bool, faults: Sequence[Sequence[str]] = ((), ())) -> Comparison:
-    """A call whose results differ, computed by each release's kernel or, where `by` is False, by the CPU."""
-    return releases(
-        lambda trace, second: trace.call(
-            operator, 10, [X], [sketch([3.0 - 3 * second])], by_kernel=by[second], faults=faults[second]
-        )
+def wrong(*by: bool) -> str:
+    """What is said of a call whose results differ, computed by each release's kernel or, where False, by the CPU."""
+    found = releases(
+        lambda trace, second: trace.call("cross", 10, [X], [sketch([3.0 - 3 * second])], by_kernel=by[second])
     )
+    return " ".join(text_of(found).split())
 
 
 def test_kernels_of_two_releases_that_differ() -> None:
     """Whose kernels they are, and how to see which is right."""
-    text = " ".join(text_of(wrong("cross", True, True)).split())
+    text = wrong(True, True)
     assert (
         "Why: The inputs are the same, but the results differ by more than rounding explains: the kernels of torch "
         "2.13.0 and torch 2.15.0 compute different values. Do: To see which release is right, compare its numbers with "
@@ -228,68 +203,54 @@ def test_kernels_of_two_releases_that_differ() -> None:
 )
 def test_where_the_cpu_stands_for_a_release(by: tuple[bool, bool], own: str, other: str) -> None:
     """The launch of one is not known: it is said who computed what."""
-    text = " ".join(text_of(wrong("cross", *by)).split())
+    text = wrong(*by)
     assert (
         f"rounding explains: the kernel of torch {own} and this machine's CPU compute different values. It is not "
         f"known how torch {other} launches its kernel for this call, so the CPU computed it there."
     ) in text
 
 
-@pytest.mark.parametrize(
-    ("by", "known"),
-    [
-        (
-            (True, True),
-            "Known bug of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
-        ),
-        (
-            (True, False),
-            "Known bug of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
-        ),
-        ((False, True), ""),
-    ],
-)
-def test_a_fault_that_one_release_has(by: tuple[bool, bool], known: str) -> None:
-    """It explains a difference where that release's own kernel computed."""
-    text = " ".join(text_of(wrong("amax", *by, faults=(["MPS620"], []))).split())
-    assert known in text
-    assert ("MPS620" in text) is bool(known)
+OF_RELEASE = "Known bug of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many."
+INSTALLED = "Known bug of `amax` in this release: MPS620, "
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "by", "said"),
+    ("devices", "kernels", "by", "met", "facts", "said"),
     [
-        ("", "2.15.0", True, ""),  # where it is mended
-        ("", "2.13.0", True, "Known bug of `amax` in this release: MPS620, "),
-        ("2.15.0", "", True, ""),
-        ("2.13.0", "", True, "Known bug of `amax` in this release: MPS620, "),
-        ("", "2.13.0", False, ""),  # the CPU computed on both sides
+        (("cpu", "mps"), ("", ""), (False, False), (False, True), {}, INSTALLED),
+        (("cpu", "mps"), ("", ""), (False, False), (False, False), {}, ""),  # another call of the operator
+        (("cpu", "mps"), ("", ""), (False, False), (False, True), {"virtual": "1"}, ""),  # which computes what is right
+        (("mps", "mps"), ("2.13.0", "2.15.0"), (True, True), (True, False), {}, OF_RELEASE),
+        (("mps", "mps"), ("2.13.0", "2.15.0"), (True, False), (True, False), {}, OF_RELEASE),
+        (("mps", "mps"), ("2.13.0", "2.15.0"), (False, True), (True, False), {}, ""),
+        (("mps", "mps"), ("", "2.15.0"), (False, True), (False, False), {}, ""),  # where it is mended
+        (("mps", "mps"), ("", "2.13.0"), (False, True), (False, True), {}, INSTALLED),
+        (("mps", "mps"), ("2.15.0", ""), (True, False), (False, False), {}, ""),
+        (("mps", "mps"), ("2.13.0", ""), (True, False), (True, False), {}, INSTALLED),
+        (("mps", "mps"), ("", "2.13.0"), (False, False), (False, True), {}, ""),  # the CPU computed on both sides
+        (("cpu", "mps"), ("", "2.13.0"), (False, True), (False, True), {"torch": "2.15.0"}, OF_RELEASE),
     ],
 )
-def test_a_fault_is_of_the_kernels_on_one_side(first: str, second: str, by: bool, said: str) -> None:
-    """On whichever side they are, and not of the installed torch beside them."""
-
-    def trace(kernels: str, value: float) -> Tracing:
-        found = sketch([value])
-        faults = ["MPS620"] if kernels == "2.13.0" else []
-        return Tracing("mps", kernels).call("amax", 10, [X], [found], by_kernel=by and bool(kernels), faults=faults)
-
-    found = compare_traces("train.py", ("one", "other"), trace(first, 3.0).end(), trace(second, 0.0).end())
-    text = " ".join(text_of(found).split())
+def test_a_known_bug_explains_what_its_own_kernel_computed(
+    devices: tuple[str, str],
+    kernels: tuple[str, str],
+    by: tuple[bool, bool],
+    met: tuple[bool, bool],
+    facts: dict[str, str],
+    said: str,
+) -> None:
+    """At a call that meets it, on whichever side; its release is named where that is not the installed one."""
+    sides = []
+    for number, (device, release) in enumerate(zip(devices, kernels, strict=True)):
+        side = Tracing(device, release)
+        side.trace.facts |= facts if number or "torch" in facts else {}
+        faults = ["MPS620"] if met[number] else []
+        side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], by_kernel=by[number], faults=faults)
+        sides.append(side.end())
+    text = " ".join(text_of(compare_traces("train.py", ("one", "other"), *sides)).split())
     assert "different results from the same inputs" in text
     assert said in text
     assert ("MPS620" in text) is bool(said)
-
-
-def test_a_fault_of_other_kernels_names_their_release() -> None:
-    """`this release` would be the installed one's."""
-    left, right = Tracing("cpu"), Tracing("mps", "2.13.0")
-    for number, side in enumerate((left, right)):
-        side.trace.facts["torch"] = "2.15.0"
-        faults = ["MPS620"] if number else []
-        side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], by_kernel=bool(number), faults=faults)
-    found = compare_traces("train.py", ("cpu", "2.13's kernels"), left.end(), right.end())
-    assert "Known bug of `amax` in torch 2.13.0: MPS620, " in " ".join(text_of(found).split())
 
 
 def test_kernels_of_two_releases_that_agree() -> None:

@@ -11,12 +11,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anymps.compare import Bound, Call, Ending, Site, Sketch, Trace, places
+from anymps.compare import Bound, Call, Ending, Sketch, Trace, places
 from anymps.compare.inside import _tracer
 from anymps.compare.inside._sites import ForwardLines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
+from anymps.record import Site
 
 
 def traced(path: Path, *, autograd: bool = False) -> Trace:
@@ -42,7 +43,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [call.name for call in trace.calls] == ["arange", "mm", "relu", "full", "bernoulli", "max"]
     mm = trace.calls[1]
     assert mm.site.file == __file__
-    assert mm.site.text == "result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()"
+    assert mm.site.source == "result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()"
     assert mm.bound.kind == "sum"
     assert mm.bound.terms == 3
     result = mm.results[0].sketch
@@ -57,7 +58,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_backward_has_the_forward_line(tmp_path: Path) -> None:
     """Calls of backward are marked, and have the line of their forward call."""
     trace = traced(tmp_path / "trace", autograd=True)
-    lines = {call.name: (call.in_backward, call.site.text) for call in trace.calls}
+    lines = {call.name: (call.in_backward, call.site.source) for call in trace.calls}
     assert lines["threshold_backward"] == (True, "result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()")
 
 
@@ -70,7 +71,7 @@ def test_what_autograd_adds_up_has_the_line_of_the_view(tmp_path: Path) -> None:
         y = x.exp()  # the newest runs backward first
         (y.sum() + z.sum()).backward()
 
-    found = {call.name: call.site.text for call in calls_of(tmp_path / "trace", program) if call.in_backward}
+    found = {call.name: call.site.source for call in calls_of(tmp_path / "trace", program) if call.in_backward}
     assert found["add"] == found["mm"] == "z = x.reshape(3, 2) @ torch.ones(2, 1)"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps.compare import Ending, Trace
+from anymps.compare import Ending, Trace, Traced
 from anymps.compare.inside import _run
 from anymps.compare.inside._run import TracedRun
 from anymps.compare.inside._tracer import Tracer
@@ -20,12 +20,10 @@ from processes import run_with_torch
 RUN = """
 from pathlib import Path
 import torch
-from anymps.compare.inside._run import TracedRun
+from anymps.compare import Traced
+from anymps.compare.inside import TracedRun
 
-run = TracedRun(
-    Path({path!r}), "cpu", full_steps=3, random_on_cpu=True, in_host_memory=False, by_kernels=lambda: 0,
-    names=("mps", "cuda"), facts={{}},
-)
+run = TracedRun(Traced(3, random_on_cpu=True, names=("mps", "cuda")), "cpu", Path({path!r}), None)
 run.start()
 model = torch.nn.Linear(2, 2).to("mps")  # the CPU, by another name
 one, other = (torch.optim.SGD([parameter], lr=0.1) for parameter in model.parameters())
@@ -65,7 +63,7 @@ def test_losses(trained: Trace) -> None:
     """Each number that backward begins with, of all steps; what has more than one is none."""
     assert [loss.step for loss in trained.losses] == [step for step in range(13) for _ in range(2)]
     assert [loss.value for loss in trained.losses[::2]] == [float(step) for step in range(13)]
-    assert {loss.site.text for loss in trained.losses} == {""}  # a program that has no file
+    assert {loss.site.source for loss in trained.losses} == {""}  # a program that has no file
 
 
 def test_autocast(trained: Trace) -> None:
@@ -137,10 +135,7 @@ def test_random_numbers_of_the_cpu(mps_device: torch.device, tmp_path: Path) -> 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TracedRun:
     """A run that watches losses and nothing else."""
-    made = TracedRun(
-        tmp_path / "trace", "cpu", full_steps=1, random_on_cpu=False, in_host_memory=False, by_kernels=lambda: 0,
-        names=(), facts={},
-    )  # fmt: skip
+    made = TracedRun(Traced(full_steps=1), "cpu", tmp_path / "trace", None)
     monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
     watch_losses(made._note_losses)
     return made

@@ -401,6 +401,7 @@ def test_a_call_keeps_its_form() -> None:
         ("f(c=1)", "f(b=2)"),
         ("f(c=1, d=3)", "f(d=3, b=2)"),
         ("f(\n    a,  # x\n    c=1,\n)", "f(\n    a,  # x\n    b=2,\n)"),
+        ("f(\n    a,\n    d=1,\n    c=1,\n)", "f(\n    a,\n    d=1,\n    b=2,\n)"),
         ("f(\n    a  # x\n)", "f(\n    a,  # x\n    b=2\n)"),
         ("f(*a, **o)", ""),
         ("f(b=1, **o)", "f(b=2, **o)"),

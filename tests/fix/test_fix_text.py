@@ -9,10 +9,9 @@ import pytest
 from anymps.findings import RULES
 from anymps.fix import Program, edits_for
 from anymps.fix._check import _names_device
-from anymps.fix._lines import new_line, new_statements
-from anymps.fix._script import Script, guarded_line, with_guard
+from anymps.fix._script import Script
 from anymps.record import Site
-from anymps.source import Insert, line_end, rows, rows_at, tree_of
+from anymps.source import Insert, guarded_line, line_end, new_line, rows, rows_at, tree_of, with_guard
 
 
 def script(text: str) -> Script:
@@ -55,7 +54,7 @@ def test_what_is_guarded(text: str, expected: str) -> None:
     assert guarded(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "import torch\n", "def f(): pass\n", "if 'a' != __name__: g()\nf()\n"])
+@pytest.mark.parametrize("text", ["", "import torch\n", "f()\ndef f(): pass\n", "if 'a' != __name__: g()\nf()\n"])
 def test_what_cannot_be_guarded(text: str) -> None:
     """Nothing is there, or a guard of any form."""
     assert guarded_line(text) is None
@@ -201,13 +200,6 @@ def test_a_statement_on_the_line_of_its_head() -> None:
     assert rows_at(tree_of("x = 1; y = f(\n    1\n)\n"), 1) == (1, 3)
 
 
-def test_statements_that_are_new() -> None:
-    """All lines of each statement in which one changed."""
-    assert new_statements(STATEMENTS, STATEMENTS.replace("    1", "    2").replace("z = 3", "z = 4")) == [1, 2, 3, 7]
-    assert new_statements("", "a = 1\nb = 2\n") == [1, 2]
-    assert new_statements("a = 1\nb = 2\n", "a = 1\n") == []
-
-
 def project(folder: Path, files: dict[str, str]) -> Program:
     """A repository of these files; the script is `train.py`."""
     (folder / ".git").mkdir()
@@ -307,7 +299,6 @@ def test_lines_are_counted_as_python_counts_them() -> None:
     assert (rows(""), rows("\n"), rows("a\n\n")) == ((), ("",), ("a", ""))
     after = text.replace("d = 4", "d = 5")
     assert [new_line(text, after, line) for line in range(1, 6)] == [1, 2, 3, 4, 5]
-    assert new_statements(text, after) == [5]
 
 
 @pytest.mark.parametrize(

@@ -239,22 +239,23 @@ def test_a_script_for_cuda_is_written(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        ("x = (", (), "anymps: bad.py, line 1, is not valid Python: '(' was never closed"),
-        ("x = 1", ("--write",), "anymps: bad.py is not written: it is not under version control (--force writes it)"),
+        ("x = (", ("bad.py",), "bad.py, line 1, is not valid Python: '(' was never closed"),
+        ("x = 1", ("--write", "bad.py"), "bad.py is not written: it is not under version control (--force writes it)"),
+        ("x = 1", ("nowhere.py",), "there is no script nowhere.py"),
+        (
+            "x = 1",
+            ("x.ipynb",),
+            "x.ipynb is a notebook, and anymps fix works on scripts: convert it with 'jupyter nbconvert --to script'",
+        ),
     ],
 )
 def test_bad_input(folder: Path, text: str, words: tuple[str, ...], line: str) -> None:
     """One line and nothing changed."""
     (folder / "bad.py").write_text(text)
-    result = fix(folder, *words, "bad.py")
-    assert (result.status, result.err.splitlines()) == (2, [line])
+    (folder / "x.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    result = fix(folder, *words)
+    assert (result.status, result.err.splitlines()) == (2, [f"anymps: {line}"])
     assert (folder / "bad.py").read_text() == text
-
-
-def test_no_such_script(folder: Path) -> None:
-    """One line."""
-    result = fix(folder, "nowhere.py")
-    assert (result.status, result.err.splitlines()) == (2, ["anymps: there is no script nowhere.py"])
 
 
 def test_modules_of_the_project_are_mended(project: Path) -> None:
@@ -287,14 +288,6 @@ def test_all_files_are_written_or_none(folder: Path) -> None:
     line = "anymps: net.py is not written: it differs from HEAD; commit it first (--force writes it)"
     assert (result.status, result.err.splitlines()[-1]) == (2, line)
     assert ((folder / "port.py").read_text(), path.read_text().endswith("# mine\n")) == (text, True)
-
-
-def test_a_notebook_is_refused(folder: Path) -> None:
-    """In one line."""
-    (folder / "x.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
-    result = fix(folder, "x.ipynb")
-    line = "x.ipynb is a notebook, and anymps fix works on scripts: convert it with 'jupyter nbconvert --to script'"
-    assert (result.status, result.err.splitlines()) == (2, [f"anymps: {line}"])
 
 
 FLOATS = """

@@ -42,7 +42,6 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
         Program,
         Runs,
         check_may_write,
-        cpu_option,
         edits_for,
         file_patch,
         how_to_apply,
@@ -52,6 +51,7 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
     )
     from anymps.fix import check as check_edits
     from anymps.runs import Order
+    from anymps.source import cpu_option
 
     program = Program.read(target.file, Path.cwd() if target.is_module else None)
     if asked.write:
@@ -63,7 +63,8 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
     order = Order(tuple(target.words), device=Settings(**asked.device()), steps=asked.steps, seconds=asked.seconds)
     runs = Runs(order, say)
     before, findings = runs.first(program, answered, lambda recording: Judge(target.file).judge(recording).findings)
-    option = cpu_option(program, target.arguments, before.modules)
+    texts = (program.text_of(str(file)) for file in program.files(before.modules))
+    option = cpu_option(texts, target.arguments)
     edits, suggestions = edits_for(findings, program, before.modules)
     if not edits:
         if before.used and not before.error and not suggestions:

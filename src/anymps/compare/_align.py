@@ -8,7 +8,7 @@ may compute with different operators.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,50 +44,43 @@ def aligned(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
     """
     runs = _runs(left), _runs(right)
     keys = [key for key, _ in runs[0]], [key for key, _ in runs[1]]
-    i = j = 0
-    while i < len(keys[0]) and j < len(keys[1]):
-        if keys[0][i] == keys[1][j]:
-            yield from _within(runs[0][i][1], runs[1][j][1])
-            i, j = i + 1, j + 1
-            continue
-        ahead = _meeting(keys, i, j) or (len(keys[0]), len(keys[1]))
-        yield _joined(runs[0][i : ahead[0]], runs[1][j : ahead[1]])
-        i, j = ahead
-    if i < len(keys[0]) or j < len(keys[1]):
-        yield _joined(runs[0][i:], runs[1][j:])
-
-
-def _joined(left: Sequence[_Run], right: Sequence[_Run]) -> Pair:
-    return Pair(tuple(call for _, run in left for call in run), tuple(call for _, run in right for call in run))
+    for one, other, match in _stretches(keys, lambda i, j: keys[0][i] == keys[1][j]):
+        if match:
+            yield from _within(runs[0][one][0][1], runs[1][other][0][1])
+        else:
+            sides = ([call for _, run in side for call in run] for side in (runs[0][one], runs[1][other]))
+            yield Pair(*map(tuple, sides))
 
 
 def _within(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
     """The calls of one line in both."""
     shaped = [_shaped(call) for call in left], [_shaped(call) for call in right]
-    i = j = 0
-    while i < len(left) and j < len(right):
-        is_alike = shaped[0][i] == shaped[1][j] or (
-            left[i].name == right[j].name and _go_on(shaped, i + 1, j + 1)  # a size that depends on data
+
+    def alike(i: int, j: int) -> bool:
+        after = slice(i + 1, i + 2), slice(j + 1, j + 2)
+        return shaped[0][i] == shaped[1][j] or (
+            left[i].name == right[j].name and shaped[0][after[0]] == shaped[1][after[1]]  # a size depends on data
         )
-        if is_alike:
-            yield Pair((left[i],), (right[j],))
-            i, j = i + 1, j + 1
-            continue
-        ahead = _meeting(shaped, i, j)
-        if ahead is None:
-            break
-        yield Pair(tuple(left[i : ahead[0]]), tuple(right[j : ahead[1]]))
+
+    for one, other, _ in _stretches(shaped, alike):
+        yield Pair(tuple(left[one]), tuple(right[other]))
+
+
+def _stretches(
+    keys: tuple[list[Hashable], list[Hashable]], alike: Callable[[int, int], bool]
+) -> Iterator[tuple[slice, slice, bool]]:
+    """Places of both that correspond: one each where they are alike, else all up to where both match again."""
+    ends = len(keys[0]), len(keys[1])
+    i = j = 0
+    while i < ends[0] or j < ends[1]:
+        match = i < ends[0] and j < ends[1] and alike(i, j)
+        ahead = (i + 1, j + 1) if match else _meeting(keys, i, j) or ends
+        yield slice(i, ahead[0]), slice(j, ahead[1]), match
         i, j = ahead
-    if i < len(left) or j < len(right):
-        yield Pair(tuple(left[i:]), tuple(right[j:]))
 
 
 def _shaped(call: Call) -> Hashable:
     return call.name, tuple(value.sketch.shape for value in call.results)
-
-
-def _go_on(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> bool:
-    return keys[0][i : i + 1] == keys[1][j : j + 1]
 
 
 def _meeting(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> tuple[int, int] | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from anymps.compare._align import Pair, aligned
 from anymps.compare._divergences import Divergence, Judge, Rounding, Shared
-from anymps.compare._trace import Call, Ending, Lists, Read, Site, Trace
+from anymps.compare._trace import NOWHERE, Call, Ending, Lists, Read, Trace
+from anymps.record import Site
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def compare_traces(script: str, names: tuple[str, str], left: Trace, right: Trac
     """Compare two traces of one script; `names` are the names of the runs."""
     judge = Judge(left, right)
     ends_early = any(trace.ending.error or trace.ending.is_cut for trace in (left, right))
-    for pair, after in _with_next(_by_step(left, right)):
+    pairs = list(_by_step(left, right))
+    for pair, after in zip_longest(pairs, pairs[1:]):
         if after is None and ends_early and not (pair.left and pair.right):
             break  # calls that the other run did not reach
         judge.take(pair, after)
@@ -166,16 +169,6 @@ def _grouped(trace: Trace) -> dict[int, list[Call]]:
     return groups
 
 
-def _with_next(pairs: Iterator[Pair]) -> Iterator[tuple[Pair, Pair | None]]:
-    before: Pair | None = None
-    for pair in pairs:
-        if before is not None:
-            yield before, pair
-        before = pair
-    if before is not None:
-        yield before, None
-
-
 def _losses(left: Trace, right: Trace) -> tuple[tuple[LossPair, ...], Site]:
     """Pair what backward was called on; without backward, the values of the line that reads most often."""
     if left.losses and right.losses:
@@ -189,7 +182,7 @@ def _losses(left: Trace, right: Trace) -> tuple[tuple[LossPair, ...], Site]:
     for read in left.reads:
         counts[read.site] = counts.get(read.site, 0) + 1
     if not counts:
-        return (), Site()
+        return (), NOWHERE
     site = max(counts, key=lambda it: counts[it])
     one, other = ([read for read in trace.reads if _line(read) == (site.file, site.line)] for trace in (left, right))
     both = enumerate(zip(one, other, strict=False))

@@ -104,7 +104,7 @@ class Judge:
 
     def __init__(self, left: Trace, right: Trace) -> None:
         self._divergences: dict[tuple[Cause, str, str, int], Divergence] = {}
-        self._rounding = Rounding()
+        self.rounding = Rounding()
         self._made = _made(left), _made(right)
         self._narrowed: set[str] = set()
         self._before: Pair | None = None
@@ -117,11 +117,6 @@ class Judge:
     def divergences(self) -> tuple[Divergence, ...]:
         """In the order of the first run."""
         return tuple(self._divergences.values())
-
-    @property
-    def rounding(self) -> Rounding:
-        """What rounding did."""
-        return self._rounding
 
     def take(self, pair: Pair, after: Pair | None) -> None:
         """Judge one pair; `after` is the next one."""
@@ -196,20 +191,20 @@ class Judge:
         for one, other in results:
             difference, limit = distance(one, other), _allowed(pair, inputs.sketches, one, other)
             same = is_same(one, other)
-            kept = self._rounding
+            kept = self.rounding
             share = 0.0 if same or not difference else difference / limit if limit else math.inf
-            self._rounding = replace(
+            self.rounding = replace(
                 kept, compared=kept.compared + 1, same=kept.same + same, share=max(kept.share, min(share, 1.0))
             )
             if difference > limit:
                 self._add(Divergence(Cause.NUMBER, pair.left, pair.right, one, other, difference, limit))
                 return
             if difference and kept.first is None:
-                self._rounding = replace(self._rounding, first=pair, one=one, other=other, difference=difference)
+                self.rounding = replace(self.rounding, first=pair, one=one, other=other, difference=difference)
 
     def _nothing_differs(self, pair: Pair) -> bool:
         """Whether all until this forward call was bit-identical: some operators write more than their schema says."""
-        kept = self._rounding
+        kept = self.rounding
         return kept.same == kept.compared and not self._divergences and not pair.left[0].in_backward
 
     def _is_from_outside(self, pair: Pair, share: float) -> bool:

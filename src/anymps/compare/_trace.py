@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from anymps.record import Site
+
+NOWHERE: Final = Site("", 0)
+"""The line of a call whose line is not known."""
 
 ELEMENTS: Final = 16
 """Elements of a tensor that a sketch keeps, at places spread evenly over it."""
@@ -21,16 +26,6 @@ def places(count: int) -> list[int]:
     """The places of the elements that a sketch keeps, of `count` in order."""
     kept = min(count, ELEMENTS)
     return [place * (count - 1) // max(kept - 1, 1) for place in range(kept)]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A line of the program; line 0 if unknown."""
-
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +156,7 @@ class Ending:
     """
 
     error: str = ""
-    site: Site = field(default_factory=Site)
+    site: Site = NOWHERE
     is_cut: bool = True
     used: bool = False
     steps: int = 0
@@ -195,35 +190,31 @@ class Trace:
         return trace
 
 
+_NUMBERED: Final[Mapping[str, Callable[..., Any]]] = {"site": Site, "operator": str, "bound": Bound, "k": Sketch}
+"""Rows that others refer to, by their number among those of the kind."""
+
+
 class _Reader:
     """Takes the rows of a file into a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._sites = [Site()]
-        self._operators: list[str] = []
-        self._sketches: list[Sketch] = []
-        self._bounds: list[Bound] = []
+        self._numbered: dict[str, list[Any]] = {kind: [] for kind in _NUMBERED} | {"site": [NOWHERE]}
 
     def take(self, row: Mapping[str, Any]) -> None:
-        trace = self._trace
+        trace, sites = self._trace, self._numbered["site"]
         kind, value = next(iter(row.items()))
-        if kind == "c":
+        if kind in _NUMBERED:
+            fields = map(_frozen, value) if isinstance(value, list) else (value,)
+            self._numbered[kind].append(_NUMBERED[kind](*fields))
+        elif kind == "c":
             trace.calls.append(self._call(value))
-        elif kind == "k":
-            self._sketches.append(Sketch(*map(_frozen, value)))
-        elif kind == "site":
-            self._sites.append(Site(*value))
-        elif kind == "operator":
-            self._operators.append(value)
-        elif kind == "bound":
-            self._bounds.append(Bound(*value))
         elif kind == "read":
             calls, site, step, number = value
-            trace.reads.append(Read(calls, self._sites[site], step, number))
+            trace.reads.append(Read(calls, sites[site], step, number))
         elif kind == "loss":
             step, site, number = value
-            trace.losses.append(Loss(step, self._sites[site], number))
+            trace.losses.append(Loss(step, sites[site], number))
         elif kind == "lists":
             name, whole, devices = value
             trace.lists[name] = Lists(tuple(devices), whole)
@@ -237,9 +228,10 @@ class _Reader:
 
     def _call(self, value: Any) -> Call:
         number, operator, site, step, backward, inputs, results, bound, *more = value
-        given, made = (tuple(Value(self._sketches[at], memory) for at, memory in side) for side in (inputs, results))
-        called = number, self._operators[operator], self._sites[site], step, backward
-        return Call(*called, given, made, self._bounds[bound], *map(_frozen, more))
+        known = self._numbered
+        given, made = (tuple(Value(known["k"][at], memory) for at, memory in side) for side in (inputs, results))
+        called = number, known["operator"][operator], known["site"][site], step, backward
+        return Call(*called, given, made, known["bound"][bound], *map(_frozen, more))
 
 
 def _frozen(value: Any) -> Any:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anymps._paths import package_of
-from anymps.compare._trace import Site, Trace
+from anymps.compare._trace import Trace
+from anymps.record import Site
 from anymps.runs import Observer, Order, run
 from anymps.runs.inside import error_of, trail_of
 from anymps.source import quote_file
@@ -42,23 +43,8 @@ class Traced(Observer):
     def start(self, order: Order, folder: Path, state: State | None) -> None:
         """Start tracing."""
         from anymps.compare.inside import TracedRun
-        from anymps.device import count_real_calls
 
-        facts = {}
-        if state is not None:
-            facts = {"mac": state.mac.name if state.mac is not None else "", "kernels": state.kernels}
-            facts |= {"substrate": state.substrate, "virtual": "1" if state.virtual else ""}
-            facts |= {"kernels_torch": state.kernels_torch}
-        self._run = TracedRun(
-            folder / _TRACE,
-            order.on,
-            full_steps=self.full_steps,
-            random_on_cpu=self.random_on_cpu,
-            in_host_memory=state is not None and state.virtual and state.substrate == "host",
-            by_kernels=count_real_calls,
-            names=self.names,
-            facts=facts,
-        )
+        self._run = TracedRun(self, order.on, folder / _TRACE, state)
         self._run.start()
 
     def facts(self, ending: Mapping[str, object]) -> dict[str, object]:

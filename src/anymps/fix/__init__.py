@@ -6,8 +6,6 @@ from anymps.fix._check import Checked, How, check
 from anymps.fix._comparison import Ran, comparable, numbers
 from anymps.fix._edits import Edit, Suggestion, apply_all, edits_for
 from anymps.fix._guard import check_may_write, file_patch, how_to_apply, may_write, patch_folder, write_all
-from anymps.fix._lines import new_statements
-from anymps.fix._options import cpu_option
 from anymps.fix._program import Program
 from anymps.fix._runs import Runs
 from anymps.fix._script import Script

@@ -18,15 +18,16 @@ from anymps._text import listed
 from anymps.findings.edits import Safety
 from anymps.fix._comparison import Ran, agreement, difference, stops_short
 from anymps.fix._edits import Edit, Suggestion, apply_all
-from anymps.fix._lines import new_line, with_branches
 from anymps.fix._program import Program
-from anymps.source import rows_at, tree_of
+from anymps.source import new_line, rows_at, tree_of
 
 RUNS: Final = 3.2
 """All runs may take this many times as long as that of the unchanged script."""
 _LEAST_S: Final = 60.0
 _SHORT_S: Final = 20.0  # of a run of the first steps
 _STEPS: Final = 5
+_ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
+_BRANCHES: Final = 3  # lines below the head: one statement for mps, `else:` and what stood there before
 _DEVICE_WORD: Final = re.compile(r"""cuda|mps|device|accelerator|autocast|(?<=["'])cpu(?=["'])""")
 
 
@@ -69,9 +70,13 @@ def check(
     Mac would run it. `steps` is the limit of each run. `option` is what asks the program for the CPU. A short run goes
     beside another where it does not depend on it.
     """
-    checked = Checked(program, before, run, answered, steps, list(edits), before)
-    checked.without_gpu()
-    checked.on_mps(option)
+    checked = Checked(program, before, run, answered, steps, option, list(edits), before)
+    safe = [edit for edit in edits if _is_safe(edit)]
+    sure = [edit for edit in safe if not checked.chooses_device([edit])]
+    for compare in (checked.without_gpu, checked.on_mps):
+        while checked.kept != sure and (why := compare()):
+            fewer = [edit for edit in checked.kept if edit in safe]
+            checked.keep(fewer if len(fewer) < len(checked.kept) and checked.has_time else sure, why)
     checked.program = apply_all(checked.kept, program)
     return checked
 
@@ -89,123 +94,106 @@ class Checked:
     _run: Run
     _answered: bool
     _steps: int | None
+    _option: tuple[str, ...]
     kept: list[Edit]
     unchanged: Ran
     after: Ran | None = None
     notes: list[str] = field(default_factory=list)
     left: list[Suggestion] = field(default_factory=list)
+    _on_cpu: Ran | None = None  # what the unchanged script does without a GPU
 
     def __post_init__(self) -> None:
         self._seconds_left = max(RUNS * self._before.seconds, _LEAST_S) - self._before.seconds
 
-    def without_gpu(self) -> None:
-        """Compare the first steps where there is no GPU: no edit should change anything there."""
-        how = How("the first steps without a GPU", "cpu", steps=min(self._steps or _STEPS, _STEPS))
-        before = None
-        while self.kept:
-            how = replace(how, seconds=max(0.6 * self._before.seconds, _SHORT_S))
-            tasks = [(apply_all(self.kept, self.program), how)]
-            if before is None and self._answered:
-                alone = How("the unchanged script without --cuda-as-mps", steps=self._steps)
-                tasks.append((self.program, replace(alone, seconds=max(self._before.seconds, _SHORT_S))))
-            after, *rest = self._ran(*tasks)
-            unchanged = self.unchanged = rest[0] if rest else self.unchanged
-            before = before or unchanged
+    def without_gpu(self) -> str:
+        """What differs in the first steps where there is no GPU: no edit should change anything there."""
+        seconds = max(0.6 * self._before.seconds, _SHORT_S)
+        steps = min(self._steps or _STEPS, _STEPS)
+        how = How("the first steps without a GPU", "cpu", steps=steps, seconds=seconds)
+        tasks = [(apply_all(self.kept, self.program), how)]
+        if self._answered and self._on_cpu is None:
+            seconds = max(self._before.seconds, _SHORT_S)
+            alone = How("the unchanged script without --cuda-as-mps", steps=self._steps, seconds=seconds)
+            tasks.append((self.program, alone))
+        after, *rest = self._ran(*tasks)
+        self.unchanged = rest[0] if rest else self.unchanged
+        before = self._on_cpu or self.unchanged
+        why = _against(before, after)
+        if before is self.unchanged and before.used and (why or before.error):
+            # On mps it has other random numbers, or raises what it raises nowhere else.
+            (before,) = self._ran((self.program, replace(how, what="the same of the unchanged script")))
             why = _against(before, after)
-            if before is unchanged and unchanged.used and (why or unchanged.error):
-                # On mps it has other random numbers, or raises what it raises nowhere else.
-                (before,) = self._ran((self.program, replace(how, what="the same of the unchanged script")))
-                why = _against(before, after)
-            if not why:
-                agreed = agreement(before, after)
-                ended = f"the script stops as before{after.place}" if after.error else "the script runs"
-                self.notes.append(f"without a GPU, {agreed or ended}")
-                return
-            self._keep(self._fewer(), f"without a GPU {why}")
-            if not self._has_time:
-                return
+        self._on_cpu = before
+        if why:
+            return f"without a GPU {why}"
+        ended = f"the script stops as before{after.place}" if after.error else "the script runs"
+        self.notes.append(f"without a GPU, {agreement(before, after) or ended}")
+        return ""
 
-    def on_mps(self, option: tuple[str, ...]) -> None:
-        """Compare the whole run on mps with that of the unchanged program as a Mac runs it.
+    def on_mps(self) -> str:
+        """What differs in the whole run on mps from that of the unchanged program as a Mac runs it.
 
         Beside it, one step with the option that asks for the CPU, which the changed program has to obey.
         """
-        unchanged = self.unchanged
-        while self.kept:
-            changed = apply_all(self.kept, self.program)
-            # Where a Mac ran it on the CPU, the losses can be the same only if the random numbers are.
-            on_cpu = not unchanged.used and bool(unchanged.losses or not unchanged.error)
-            how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
-            how = replace(how, seconds=max(self._before.seconds, self._seconds_left, _LEAST_S))
-            tasks = [(changed, how)]
-            if option and self.chooses_device(self.kept):
-                tasks.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
-            after, *with_option = self._ran(*tasks)
-            why, before = self._against_mac(after, on_cpu=on_cpu)
-            if not why:
-                self.after = after
-                if agreed := agreement(before, after):
-                    self.notes.append(f"on mps, {agreed}")
-                self._leave_unreached(changed, after)
-                if with_option:
-                    self._obeys(option, with_option[0])
-                return
-            sure = [edit for edit in self.kept if _is_safe(edit) and not self.chooses_device([edit])]
-            if (after.error and not self._at_edit(after)) or not self._has_time or self._fewer() == sure:
-                self._keep(sure, f"on mps {why}")
-                return
-            self._keep(self._fewer(), f"on mps {why}")
+        changed, unchanged = apply_all(self.kept, self.program), self.unchanged
+        # Where a Mac ran it on the CPU, the losses can be the same only if the random numbers are.
+        on_cpu = not unchanged.used and bool(unchanged.losses or not unchanged.error)
+        seconds = max(self._before.seconds, self._seconds_left, _LEAST_S)
+        how = How("the changed script on mps", steps=self._steps, seconds=seconds, draws_on_cpu=on_cpu)
+        tasks = [(changed, how)]
+        if self._option and self.chooses_device(self.kept):
+            tasks.append((changed, How(f"one step with {' '.join(self._option)}", added=self._option, steps=1)))
+        after, *with_option = self._ran(*tasks)
+        why, before = self._against_mac(after, on_cpu=on_cpu)
+        if why:
+            return f"on mps {why}"
+        self.after = after
+        if agreed := agreement(before, after):
+            self.notes.append(f"on mps, {agreed}")
+        self._leave_unreached(changed, after)
+        if with_option:
+            self._obeys(with_option[0])
+        return ""
 
     def _against_mac(self, after: Ran, *, on_cpu: bool) -> tuple[str, Ran]:
         """What speaks against a changed run on mps, and the run that it was compared with."""
         unchanged = self.unchanged
         why = _against(unchanged, after, self._before if self._answered else None)
-        if not why and unchanged.on_mps and not after.on_mps:
-            why = "the model is not on mps any more"
+        if not why and unchanged.used and not after.used:
+            why = "nothing is on mps any more"
         if not why and self._answered and not on_cpu and not unchanged.used:
             # A Mac computes nothing that could be compared.
             return difference(self._before, after), self._before
         return why, unchanged
 
-    def _obeys(self, option: tuple[str, ...], after: Ran) -> None:
+    def _obeys(self, after: Ran) -> None:
         """Whether the changed program keeps to the CPU where it is asked to, if the unchanged one does."""
-        name = " ".join(option)
-        if after.on_mps:
-            how = How(f"the unchanged script with {name}", answered=self._answered, added=option, steps=1)
+        name = " ".join(self._option)
+        if after.used:
+            how = How(f"the unchanged script with {name}", answered=self._answered, added=self._option, steps=1)
             (before,) = self._ran((self.program, how))
-            if before.on_mps or self._at_edit(before):
+            stopped_at_edit = any((str(edit.file), edit.line) in before.trail for edit in self.kept)
+            if before.used or stopped_at_edit:
                 return  # it has another meaning, such as CUDA_VISIBLE_DEVICES
             others = [edit for edit in self.kept if not self.chooses_device([edit])]
-            self._keep(others, f"with {name} it still uses mps")
+            self.keep(others, f"with {name} it still uses mps")
             self.after = None
         elif after.error:
             self.notes.append(f"with {name}, the changed script stops {after.stopped}")
         else:
             self.notes.append(f"with {name}, the script stays on the CPU")
 
-    def _at_edit(self, ran: Ran) -> bool:
-        """Whether a run stopped on the way through the line of an edit."""
-        return any((str(edit.file), edit.line) in ran.trail for edit in self.kept)
-
     def chooses_device(self, edits: Sequence[Edit]) -> bool:
         """Whether edits say otherwise where something runs."""
         return _names_device(apply_all(edits, self.program))
 
     @property
-    def _has_time(self) -> bool:
+    def has_time(self) -> bool:
         """Whether there is time for another whole run."""
         return self._seconds_left >= self._before.seconds
 
-    def _fewer(self) -> list[Edit]:
-        """What the patch is cut back to: to what is safe, to what of it chooses no device, and then to nothing."""
-        kept = self.kept
-        safe = [edit for edit in kept if _is_safe(edit)]
-        if len(safe) < len(kept):
-            return safe
-        sure = [edit for edit in kept if not self.chooses_device([edit])]
-        return sure if len(sure) < len(kept) else []
-
-    def _keep(self, fewer: Sequence[Edit], why: str) -> None:
+    def keep(self, fewer: Sequence[Edit], why: str) -> None:
+        """Keep fewer edits; the others are left for a reason."""
         left = sorted((edit for edit in self.kept if edit not in fewer), key=lambda edit: (edit.file, edit.line))
         self.left += [Suggestion(edit.finding, why) for edit in left]
         self.kept = [edit for edit in self.kept if edit in fewer]
@@ -224,7 +212,7 @@ class Checked:
             if self.chooses_device([edit]) and not _came_to(edit, self.program, changed, after)
         ]
         along = [edit for edit in unreached if _is_safe(edit) and not _is_below_cuda(edit, self.program, edited)]
-        self._keep(
+        self.keep(
             [edit for edit in self.kept if edit in along or edit not in unreached],
             "the run on mps did not reach its line",
         )
@@ -256,7 +244,7 @@ def _came_to(edit: Edit, program: Program, changed: Program, ran: Ran) -> bool:
     """Whether a run of the changed program came to the statement of an edit."""
     text = changed.script(edit.file).text
     line = line_between(program, changed, str(edit.file), edit.line)
-    first, last = with_branches(text, rows_at(tree_of(text), line))
+    first, last = _with_branches(text, rows_at(tree_of(text), line))
     return any(file == str(edit.file) and first <= at <= last for file, at in ran.reached)
 
 
@@ -265,6 +253,17 @@ def _is_below_cuda(edit: Edit, program: Program, edited: Collection[tuple[Path, 
     place = program.script(edit.file).place(edit.line)
     tests = place.tests if place is not None else ()
     return any("cuda.is_available" in ast.unparse(test) and (edit.file, test.lineno) not in edited for test in tests)
+
+
+def _with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
+    """The lines of a statement; of one in a branch of an edit, `if torch.backends.mps.is_available():`, all of it."""
+    first, last = lines
+    for node in ast.walk(tree_of(text)):
+        if isinstance(node, ast.If) and node.orelse and _ONLY_MPS.fullmatch(ast.unparse(node.test)):
+            end = node.end_lineno or node.lineno
+            if node.lineno <= first and last <= end <= node.lineno + _BRANCHES:
+                return node.lineno, end
+    return lines
 
 
 def line_between(one: Program, other: Program, file: str, line: int) -> int:

@@ -26,10 +26,9 @@ class Ran:
 
     `error` is empty for a run that ended with 0. `losses` are the values that backward was called on, `printed` the
     numbers on standard output, `files` what the script wrote by its names, None for what is no text. `trail` is where
-    the error was, `reached` are the changed lines that the run came to. It took `seconds`. `places` are the types of
-    devices of the parameters that an optimizer stepped last, `modules` the files of the program's own modules that were
-    imported. `used` says whether anything was on mps, `early` after how many steps the run was ended (0: it ended by
-    itself), `cut` whether it was ended for its time.
+    the error was, `reached` are the lines of changed files that the run came to. It took `seconds`. `modules` are the
+    files of the program's own modules that were imported. `used` says whether anything was on mps, `early` after how
+    many steps the run was ended (0: it ended by itself), `cut` whether it was ended for its time.
     """
 
     error: str = ""
@@ -39,7 +38,6 @@ class Ran:
     trail: Trail = ()
     reached: frozenset[tuple[str, int]] = frozenset()
     seconds: float = 0.0
-    places: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     used: bool = False
     early: int = 0
@@ -63,11 +61,6 @@ class Ran:
         """
         alike = comparable(self.error) == comparable(other.error)
         return alike and (not self.trail or not other.trail or self.trail == other.trail)
-
-    @property
-    def on_mps(self) -> bool:
-        """Whether its model is on mps; without one, whether anything was."""
-        return "mps" in self.places if self.places else self.used
 
 
 def stops_short(before: Ran, after: Ran) -> bool:

@@ -76,12 +76,8 @@ def write_all(files: Mapping[Path, bytes], before: Mapping[Path, bytes]) -> None
                     staged[path].commit()
         except OSError as error:
             for other in written:
-                if other.stat().st_nlink > 1:
+                if _held(other) != before[other]:
                     other.write_bytes(before[other])
-                elif _held(other) != before[other]:
-                    with Staged(other) as old:
-                        old.file.write(before[other])
-                        old.commit()
             raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
 
 

@@ -1,4 +1,4 @@
-"""What `fix` notes in the process of a run: the losses, where the model is, and which changed lines the run reached."""
+"""What `fix` notes in the process of a run: the losses, whether mps was used, and which lines were reached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,41 +23,36 @@ if TYPE_CHECKING:
 
 @dataclass
 class Proof(Observer):
-    """Notes what two runs are compared by, and the lines of `watch`, by file, that were reached.
+    """Notes what two runs are compared by, and which lines of the `changed` files were reached.
 
     With `draws_on_cpu`, mps draws the random numbers that the CPU would.
     """
 
-    watch: Mapping[str, Sequence[int]]
+    changed: Collection[str]
     draws_on_cpu: bool = False
 
     def start(self, order: Order, folder: Path, state: State | None) -> None:
-        """Watch backward, optimizers and lines."""
-        from torch.optim.optimizer import register_optimizer_step_pre_hook
+        """Watch backward and lines."""
 
         self._on_mps = state is not None
         self._is_in_memory = state is not None and state.virtual and state.substrate == "host"
         self._losses: list[float | Tensor] = []
-        self._places: tuple[str, ...] = ()
         if self.draws_on_cpu:
             from anymps.compare.inside import draw_on_cpu
 
             draw_on_cpu()
         watch_losses(self._note_losses)
-        register_optimizer_step_pre_hook(self._before_step)
-        self._reached = ReachedLines(self.watch)
+        self._reached = ReachedLines(self.changed)
         self._reached.watch()
 
     def facts(self, ending: Mapping[str, object]) -> dict[str, object]:
         """Values that backward was called on, lines that were reached, and the files of the program's modules.
 
-        `places` are the types of the devices on which an optimizer stepped last, `used` says whether anything was on
-        mps.
+        `used` says whether anything was on mps.
         """
         return {
             "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
             "reached": sorted(self._reached.found),
-            "places": self._places,
             "used": self._on_mps and _used_mps(),
             "modules": _modules(),
         }
@@ -76,11 +71,6 @@ class Proof(Observer):
 
         content = bytearray(ctypes.string_at(loss.data_ptr(), loss.itemsize))
         return float(torch.frombuffer(content, dtype=loss.dtype).item())
-
-    def _before_step(self, optimizer: Any, *_: Any) -> None:
-        """Keep where the parameters of the last optimizer that stepped are."""
-        tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
-        self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
 
 
 def _used_mps() -> bool:
@@ -105,17 +95,17 @@ _TOOL_IDS = (3, 4)  # of sys.monitoring: those that no kind of tool has for its 
 
 
 class ReachedLines:
-    """Notes in `found`, from `watch` on, each of these lines of files that is run, by file and line."""
+    """Notes in `found`, from `watch` on, each line of some files that is run, by file and line."""
 
-    def __init__(self, lines: Mapping[str, Sequence[int]]) -> None:
-        self._lines = {path: frozenset(numbers) for path, numbers in lines.items()}
-        self._names = {os.path.basename(path) for path in lines}
+    def __init__(self, files: Collection[str]) -> None:
+        self._files = frozenset(files)
+        self._names = {os.path.basename(path) for path in files}
         self._real: dict[str, str | None] = {}
         self.found: set[tuple[str, int]] = set()
 
     def watch(self) -> None:
-        """Begin; nothing ends it. Without lines nothing happens."""
-        if not self._lines:
+        """Begin; nothing ends it. Without files nothing happens."""
+        if not self._files:
             return
         if sys.version_info >= (3, 12):
             self._monitor()
@@ -127,12 +117,8 @@ class ReachedLines:
         """The watched file that a code object is of."""
         if name not in self._real:
             real = os.path.realpath(name) if os.path.basename(name) in self._names else ""
-            self._real[name] = real if real in self._lines else None
+            self._real[name] = real if real in self._files else None
         return self._real[name]
-
-    def _note(self, file: str, line: int) -> None:
-        if line in self._lines[file]:
-            self.found.add((file, line))
 
     def _monitor(self) -> None:
         monitoring: Any = vars(sys)["monitoring"]
@@ -143,7 +129,7 @@ class ReachedLines:
         def came(code: types.CodeType, line: int) -> Any:
             file = self._file(code.co_filename)
             if file is not None:
-                self._note(file, line)
+                self.found.add((file, line))
             return monitoring.DISABLE  # each line is reported once
 
         monitoring.use_tool_id(tool, "anymps")
@@ -155,11 +141,11 @@ class ReachedLines:
         file = self._file(frame.f_code.co_filename)
         if file is None:
             return None
-        self._note(file, frame.f_lineno)
+        self.found.add((file, frame.f_lineno))
 
         def came(frame: types.FrameType, event: str, argument: Any) -> Any:
             if event == "line":
-                self._note(file, frame.f_lineno)
+                self.found.add((file, frame.f_lineno))
             return came
 
         return came

@@ -13,7 +13,6 @@ from anymps._text import last_line
 from anymps.findings import Finding
 from anymps.fix._check import How, Task
 from anymps.fix._comparison import Ran, comparable, numbers
-from anymps.fix._lines import new_statements
 from anymps.fix._program import Program
 from anymps.fix._proof import Proof
 from anymps.record import Recording, Site
@@ -71,7 +70,6 @@ class Runs:
             return _read(answer, program, how.steps)
 
     def _ordered(self, program: Program, how: How, recorded: bool = False) -> Order:
-        watch = {str(new.path.resolve()): new_statements(old.text, new.text) for old, new in program.differences()}
         return replace(
             self.order,
             words=(*self.order.words, *how.added),
@@ -79,7 +77,7 @@ class Runs:
             device=replace(self.order.device, cuda_as_mps=how.answered or None),
             recorded=recorded,
             children=True,
-            observer=Proof(watch, how.draws_on_cpu),
+            observer=Proof([str(path) for path in program.changed], how.draws_on_cpu),
             steps=how.steps,
             sources={str(path): script.data for path, script in program.changed.items()},
         )
@@ -102,7 +100,6 @@ def _read(answer: Answer, program: Program, steps: int | None) -> Ran:
         trail=tuple((file, line) for file, line in trail if program.owns(Site(file, line))),
         reached=frozenset((str(file), int(line)) for file, line in noted.get("reached", ())),
         seconds=answer.seconds,
-        places=tuple(noted.get("places", ())),
         modules=tuple(noted.get("modules", ())),
         used=bool(noted.get("used")),
         early=(steps or 0) if noted.get("early") else 0,

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from anymps.source._code import Code, Splice, in_one_line
-from anymps.source._edits import Built, CallEdit, Edit, Guard, Insert, LineEdit, Rewritten, build, fits
+from anymps.source._edits import (
+    Built,
+    CallEdit,
+    Edit,
+    Guard,
+    Insert,
+    LineEdit,
+    Rewritten,
+    build,
+    fits,
+    guarded_line,
+    with_guard,
+)
 from anymps.source._files import parse_expression, parsed, running_nodes, scope_of, text_of, tree_of, tree_of_frame
-from anymps.source._lines import comments_in, line_end, line_starts, rows, rows_within_texts, without_comment
+from anymps.source._lines import comments_in, line_end, line_starts, new_line, rows, without_comment
 from anymps.source._names import Names
 from anymps.source._nodes import (
     CUDA,
@@ -25,6 +37,7 @@ from anymps.source._nodes import (
     text_in,
     unpacks,
 )
+from anymps.source._options import cpu_option
 from anymps.source._place import Place, place_in_file, place_in_lines, statements_in
 from anymps.source._quote import Quote, quote_file, quote_text
 from anymps.source._statements import (

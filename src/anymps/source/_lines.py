@@ -1,10 +1,14 @@
-"""The text of a file as lines, as Python counts them: a form feed or a line separator ends none."""
+"""The text of a file as lines, as Python counts them, and where they stand after a change.
+
+A form feed or a line separator ends none.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 import tokenize
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
 
@@ -72,3 +76,30 @@ def rows_within_texts(text: str) -> set[int]:
         elif name.endswith("STRING_END"):
             lines.update(range(begun.pop() + 1, token.end[0] + 1))
     return lines
+
+
+def new_line(before: str, after: str, line: int) -> int:
+    """Where a line of the text `before` stands in the text `after`: the one most like it if it was changed."""
+    if len(rows(before)) == len(rows(after)):
+        return line  # changed in place
+    for first, last, start, end in _blocks(before, after):
+        if first < line <= last:
+            if last - first == end - start or start == end:
+                return start + min(line - first, max(end - start, 1))
+            old, new = rows(before)[line - 1], rows(after)
+            return max(range(start, end), key=lambda at: SequenceMatcher(None, old, new[at]).ratio()) + 1
+    return line
+
+
+@lru_cache(maxsize=16)
+def _blocks(before: str, after: str) -> list[tuple[int, int, int, int]]:
+    """Where the lines of a text are after a change: the same above, what differs, the same below."""
+    old, new = rows(before), rows(after)
+    most = min(len(old), len(new))
+    first = next((at for at in range(most) if old[at] != new[at]), most)
+    same = next((at for at in range(most - first) if old[-1 - at] != new[-1 - at]), most - first)
+    inner = SequenceMatcher(None, old[first : len(old) - same], new[first : len(new) - same], autojunk=False)
+    moved = [
+        (one + first, two + first, three + first, four + first) for _, one, two, three, four in inner.get_opcodes()
+    ]
+    return [(0, first, 0, first), *moved, (len(old) - same, len(old), len(new) - same, len(new))]

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anymps.capture import OptimizerNumbers
-from anymps.compare._trace import Ending, Site
+from anymps.compare._trace import NOWHERE, Ending
 from anymps.compare.inside._names import rename_devices
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
+from anymps.device import count_real_calls
+from anymps.record import Site
 from anymps.record.loop import Rounds
 from anymps.runs.inside import watch_losses
+
+if TYPE_CHECKING:
+    from anymps.compare._traced import Traced
+    from anymps.device import State
 
 _MOST_LOSSES = 100_000
 
 
 class TracedRun:
-    """Traces this process from `start` until `close`.
+    """Traces this process from `start` until `close`, as it is `asked`.
 
-    `device` is where the script is to compute: `cpu`, `mps` or `cuda`. The first `full_steps` training steps are
-    traced call by call, then steps at doubling intervals. `by_kernels` counts the calls that PyTorch's own kernels have
-    computed.
+    `device` is where the script is to compute: `cpu`, `mps` or `cuda`. The first steps are traced call by call, then
+    steps at doubling intervals.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        device: str,
-        *,
-        full_steps: int,
-        random_on_cpu: bool,
-        in_host_memory: bool,
-        by_kernels: Callable[[], int],
-        names: Collection[str],
-        facts: dict[str, str],
-    ) -> None:
+    def __init__(self, asked: Traced, device: str, path: Path, state: State | None) -> None:
         self._writer = TraceWriter(path)
-        self._writer.row("facts", {"device": device, "torch": torch.__version__, **facts})
-        self._device, self._full, self._names = device, full_steps, names
+        facts = {"device": device, "torch": torch.__version__}
+        if state is not None:
+            facts |= {"mac": state.mac.name if state.mac is not None else "", "kernels": state.kernels}
+            facts |= {"substrate": state.substrate, "virtual": "1" if state.virtual else ""}
+            facts |= {"kernels_torch": state.kernels_torch}
+        self._writer.row("facts", facts)
+        self._device, self._asked = device, asked
         self._tracer = Tracer(
             self._writer,
             device,
-            in_host_memory=in_host_memory,
-            random_on_cpu=random_on_cpu and device != "cpu",
-            by_kernels=by_kernels,
+            in_host_memory=state is not None and state.virtual and state.substrate == "host",
+            random_on_cpu=asked.random_on_cpu and device != "cpu",
+            by_kernels=count_real_calls,
         )
         self._is_entered = False
         self._losses = 0
@@ -56,8 +55,8 @@ class TracedRun:
 
     def start(self) -> None:
         """Begin: what runs from now on is traced."""
-        if self._names:
-            rename_devices(self._names, self._device)
+        if self._asked.names:
+            rename_devices(self._asked.names, self._device)
         torch.compiler.set_stance("force_eager")  # compiled code has no calls to compare
         watch_losses(self._note_losses)
         self._watch_autocast()
@@ -73,7 +72,7 @@ class TracedRun:
         tracer = self._tracer
         tracer.is_on = False
         self._writer.close(
-            Ending(error, site or Site(), False, tracer.used, tracer.step, tracer.calls, tracer.left_out)
+            Ending(error, site or NOWHERE, False, tracer.used, tracer.step, tracer.calls, tracer.left_out)
         )
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
@@ -83,7 +82,7 @@ class TracedRun:
         if not self._rounds.have_ended(tracer.step + 1, self._optimizers.existing):
             return
         tracer.step = max(tracer.step + 1, self._rounds.number)
-        was_on, tracer.is_on = tracer.is_on, is_full_step(tracer.step, self._full)
+        was_on, tracer.is_on = tracer.is_on, is_full_step(tracer.step, self._asked.full_steps)
         if was_on != tracer.is_on:
             self._switch()
         if tracer.is_on:

@@ -15,7 +15,7 @@ from typing import Final
 import torch
 
 from anymps._paths import is_library, package_of
-from anymps.compare._trace import Site
+from anymps.record import Site
 from anymps.source import quote_file
 
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep

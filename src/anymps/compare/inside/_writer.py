@@ -9,7 +9,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
-from anymps.compare._trace import Ending, Site, Sketch
+from anymps.compare._trace import NOWHERE, Ending, Sketch
 
 _FLUSHED: Final = 64  # rows after which they are on the disk: the process may be killed
 
@@ -22,7 +22,7 @@ class TraceWriter:
         os.register_at_fork(after_in_child=self._forget)
         self._lock = threading.RLock()
         self._rows = 0
-        self._numbers: dict[str, dict[Any, int]] = {"site": {Site(): 0}, "operator": {}, "bound": {}, "k": {}}
+        self._numbers: dict[str, dict[Any, int]] = {"site": {NOWHERE: 0}, "operator": {}, "bound": {}, "k": {}}
 
     def _forget(self) -> None:
         """In a process that is forked, such as a loader's worker: nothing of it goes to the file."""

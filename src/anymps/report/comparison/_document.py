@@ -70,7 +70,7 @@ def _first_divergence(found: Comparison) -> Iterator[Section]:
 def _rows(found: Comparison, divergence: Divergence) -> Iterator[tuple[str, str | tuple[str, ...]]]:
     call = divergence.call
     if call.site.line:
-        line = f"{words.place(call.site)}  {call.site.text}".rstrip()
+        line = f"{words.place(call.site)}  {call.site.source}".rstrip()
         yield "line", f"{line}{' (backward)' if call.in_backward else ''}"
     yield "operator", words.operators(divergence.right or divergence.left).replace("`", "")
     yield "when", ", ".join(filter(None, [words.step(found, call), f"call {call.number + 1:,}"]))
@@ -86,7 +86,7 @@ def _stops(found: Comparison) -> Iterator[Section]:
     for side in found.sides:
         if side.ending.error:
             site = side.ending.site
-            where = f" at {words.place(site)}  {site.text}" if site.line else ""
+            where = f" at {words.place(site)}  {site.source}" if site.line else ""
             when = f", in {step_name(side.ending.steps)}" if any(one.ending.steps for one in found.sides) else ""
             rows.append(f"On {words.name_of(side)}{when}{where}: {side.ending.error}")
     if rows:

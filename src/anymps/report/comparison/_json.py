@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from anymps.compare import Call, Comparison, Divergence, Side, Site, Sketch
+from anymps.compare import Call, Comparison, Divergence, Side, Sketch
+from anymps.record import Site
 from anymps.report._objects import as_json
 from anymps.report.comparison import _words as words
 
@@ -88,7 +89,7 @@ def _call(call: Call) -> dict[str, Any]:
 def _site(site: Site) -> dict[str, Any] | None:
     if not site.line:
         return None
-    return {"file": site.file, "line": site.line, "function": site.function, "text": site.text}
+    return {"file": site.file, "line": site.line, "function": site.function, "text": site.source}
 
 
 def _sketch(sketch: Sketch) -> dict[str, Any]:

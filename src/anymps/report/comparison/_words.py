@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import listed, step_name
-from anymps.compare import Call, Cause, Comparison, Divergence, Rounding, Side, Site, Sketch
+from anymps.compare import Call, Cause, Comparison, Divergence, Rounding, Side, Sketch
+from anymps.record import Site
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from anymps.fix._program import Program
-from anymps.source import argument, choices_of, elements, last_name, name_of, text_in, tree_of
+from anymps.source._files import tree_of
+from anymps.source._nodes import argument, choices_of, elements, last_name, name_of, text_in
 
 _DECLARES: Final = ("add_argument", "option", "Option")  # argparse; click; typer
 _NAMES_DEVICE: Final = re.compile(r"(?:^|[-_])(?:no|use|disable|enable)?[-_]?(?:device|cuda|gpus?|cpu|mps|accel)")
@@ -17,15 +17,15 @@ _NOT: Final = re.compile(r"^(?:no|disable|without)[-_]?")
 _COUNTS: Final = re.compile(r"(?:^|[-_])(?:n|num|count|per|memory|mem|limit)(?:[-_]|$)|ngpu|gpus$")
 
 
-def cpu_option(program: Program, given: Sequence[str] = (), loaded: Iterable[str] = ()) -> tuple[str, ...]:
+def cpu_option(texts: Iterable[str], given: Sequence[str] = ()) -> tuple[str, ...]:
     """What to add to the command line to ask a program for the CPU, by the first of its options that does; else ().
 
     A switch such as `--no-cuda` or `--cpu`, `--device cpu`, and for a GPU's number the -1 that scripts take for none.
-    Options of argparse, click and typer are read, in the script and in the `loaded` modules of the project. Those that
-    are `given` already are left out.
+    Options of argparse, click and typer are read in the `texts` of its files. Those that are `given` already are left
+    out.
     """
-    for file in program.files(loaded):
-        for node in ast.walk(tree_of(program.text_of(str(file)))):
+    for text in texts:
+        for node in ast.walk(tree_of(text)):
             if isinstance(node, ast.Call) and last_name(node) in _DECLARES:
                 words = _of_call(node)
                 if words and not any(word.partition("=")[0] == words[0] for word in given):
