@@ -12,7 +12,7 @@ from harness import NATIVE, PROGRAMS, compile_file, compile_program
 from processes import PATIENCE
 
 PARTS = {
-    "heap_units": ("locks/locks", "model/heap", "model/replay"),
+    "heap_units": ("locks/locks", "model/heap"),
     "lock_units": ("locks/locks",),
     "philox_units": ("model/philox",),
     "observer_units": (),

@@ -132,12 +132,9 @@ def test_the_observer_needs_no_device() -> None:
         "rules/",
         "recorder/",
         "feeds/observe",
-        "feeds/raised",
         "bindings/rule",
         "bindings/tape",
-        "bindings/progress",
         "bindings/observer",
-        "bindings/hazard",
     )
     wanted = [path for path in files() if path.as_posix().startswith(needed)]
     assert {Path("feeds/observer.cpp"), Path("recorder/tape/tape.cpp"), Path("rules/rule_list.cpp")} <= set(wanted)

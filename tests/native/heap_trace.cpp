@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "model/heap.h"
+#include "model/heap_blocks.h"
 
 namespace {
 
@@ -125,10 +125,10 @@ void answer(std::unique_ptr<HeapModel>& model, std::map<std::string, Block*>& li
     Block* block = live[name] = model->allocate(number(value));
     std::cout << "block";
     if (block != nullptr) {
-      std::cout << " id=" << HeapModel::block_id(block) << " size=" << HeapModel::block_size(block)
-                << " nbytes=" << HeapModel::block_nbytes(block) << " heap=" << HeapModel::heap_id(block)
-                << " heap_size=" << HeapModel::heap_size(block) << " offset=" << HeapModel::block_offset(block)
-                << " shared=" << HeapModel::is_shared(block);
+      std::cout << " id=" << block->id << " size=" << HeapModel::block_size(block)
+                << " nbytes=" << HeapModel::block_nbytes(block) << " heap=" << block->heap->id
+                << " heap_size=" << block->heap->size << " offset=" << block->address - block->heap->base
+                << " shared=" << block->heap->pool->shared;
     }
     std::cout << '\n';
   } else if (command == "free") {

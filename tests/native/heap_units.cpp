@@ -1,6 +1,6 @@
 // The parts of the heap model, each alone, and the replay of a trace.
 #include "check.h"
-#include "model/heap_free_blocks.h"
+#include "model/heap_blocks.h"
 #include "model/model.h"
 
 #include <random>
@@ -112,7 +112,7 @@ TEST(live_blocks_never_overlap) {
       spans.emplace_back(HeapModel::block_address(block), HeapModel::block_size(block));
       bytes += spans.back().second;
       EXPECT(HeapModel::block_size(block) >= HeapModel::block_nbytes(block));
-      EXPECT(HeapModel::block_offset(block) + HeapModel::block_size(block) <= HeapModel::heap_size(block));
+      EXPECT(block->address - block->heap->base + HeapModel::block_size(block) <= block->heap->size);
     }
     std::sort(spans.begin(), spans.end());
     for (size_t i = 1; i < spans.size(); ++i) EXPECT(spans[i - 1].first + spans[i - 1].second <= spans[i].first);

@@ -2,7 +2,7 @@
 //
 //   fills and samplers   "<offset after> <value> <value> ..."; floats as hex floats, half and bfloat widened to float
 //   refusals             "error <class> <text>"
-#include "model/philox.h"
+#include "model/philox_launch.h"
 
 #include <atomic>
 #include <cstdio>
@@ -40,7 +40,7 @@ class Buffer {
 
   void store(std::int64_t i, double value) {
     const auto narrow = static_cast<float>(value);
-    const std::uint16_t bits = type_ == ElementType::f16 ? float_to_half(narrow) : float_to_bfloat16(narrow);
+    const std::uint16_t bits = type_ == ElementType::f16 ? philox::to_half(narrow) : philox::to_bfloat16(narrow);
     if (type_ == ElementType::f32) {
       std::memcpy(data() + 4 * i, &narrow, 4);
     } else {
@@ -69,8 +69,8 @@ class Buffer {
     const auto whole = [&](long long value) { std::snprintf(text, sizeof text, " %lld", value); };
     switch (type_) {
       case ElementType::f32: floating(as<float>(at)); break;
-      case ElementType::f16: floating(half_to_float(as<std::uint16_t>(at))); break;
-      case ElementType::bf16: floating(bfloat16_to_float(as<std::uint16_t>(at))); break;
+      case ElementType::f16: floating(philox::from_half(as<std::uint16_t>(at))); break;
+      case ElementType::bf16: floating(philox::from_bfloat16(as<std::uint16_t>(at))); break;
       case ElementType::u8:
       case ElementType::boolean: whole(*at); break;
       case ElementType::i8: whole(as<std::int8_t>(at)); break;
@@ -124,10 +124,10 @@ class Trace {
     if (name == "state") return hex(state_.serialize());
     if (name == "load") return load(word());
     if (name == "block") return block();
-    if (name == "unit") return print(unit(static_cast<std::uint32_t>(natural())));
-    if (name == "half") return std::to_string(float_to_half(number()));
-    if (name == "from_half") return print(half_to_float(static_cast<std::uint16_t>(natural())));
-    if (name == "bfloat") return std::to_string(float_to_bfloat16(number()));
+    if (name == "unit") return print(philox::to_unit(static_cast<std::uint32_t>(natural())));
+    if (name == "half") return std::to_string(philox::to_half(number()));
+    if (name == "from_half") return print(philox::from_half(static_cast<std::uint16_t>(natural())));
+    if (name == "bfloat") return std::to_string(philox::to_bfloat16(number()));
     if (name == "launch_sizes") return sizes();
     if (name == "default_range") return std::to_string(default_random_range(type_of(word())));
     if (name == "dropout_scale") return print(dropout_scale(number()));
@@ -173,7 +173,7 @@ class Trace {
 
   std::string block() {
     const std::uint64_t seed = natural();
-    const auto words = philox_block(seed, natural());
+    const auto words = philox::Stream(seed).block(natural());
     std::string out;
     for (const std::uint32_t value : words) out += (out.empty() ? "" : " ") + std::to_string(value);
     return out;

@@ -17,7 +17,7 @@ TEST(one_block_is_that_of_many) {
       Lanes lanes;
       stream.generate(first, lanes.word);
       for (int lane = 0; lane < kLanes; ++lane) {
-        const auto block = philox_block(seed, first + static_cast<std::uint64_t>(lane));
+        const auto block = stream.block(first + static_cast<std::uint64_t>(lane));
         for (int word = 0; word < 4; ++word) EXPECT_EQUAL(lanes.word[word][lane], block[static_cast<size_t>(word)]);
       }
     }
@@ -25,34 +25,34 @@ TEST(one_block_is_that_of_many) {
 }
 
 TEST(units_lie_below_one) {
-  EXPECT_EQUAL(unit(0), 0.0f);
-  EXPECT_EQUAL(unit(0x80000000U), 0.0f);  // the highest bit does not count
-  EXPECT_EQUAL(unit(0xFFFFFFFFU), 1.0f - 0x1p-24f);
+  EXPECT_EQUAL(to_unit(0), 0.0f);
+  EXPECT_EQUAL(to_unit(0x80000000U), 0.0f);  // the highest bit does not count
+  EXPECT_EQUAL(to_unit(0xFFFFFFFFU), 1.0f - 0x1p-24f);
 }
 
 TEST(every_half_survives_the_way_through_float) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
-    const float wide = half_to_float(half);
+    const float wide = from_half(half);
     if ((bits & 0x7FFFU) > 0x7C00U) {
-      EXPECT(std::isnan(wide) && std::isnan(half_to_float(float_to_half(wide))));
+      EXPECT(std::isnan(wide) && std::isnan(from_half(to_half(wide))));
     } else {
-      EXPECT_EQUAL(float_to_half(wide), half);
+      EXPECT_EQUAL(to_half(wide), half);
     }
   }
 }
 
 TEST(narrow_floats_round_to_even) {
-  EXPECT_EQUAL(float_to_half(1.0f + 0x1p-11f), 0x3C00);              // half way between 1 and the next
-  EXPECT_EQUAL(float_to_half(1.0f + 3 * 0x1p-11f), 0x3C02);          // half way between the next two
-  EXPECT_EQUAL(float_to_half(1.0f + 0x1p-11f + 0x1p-20f), 0x3C01);   // past half way
-  EXPECT_EQUAL(float_to_half(65519.0f), 0x7BFF);
-  EXPECT_EQUAL(float_to_half(65520.0f), 0x7C00);                     // infinity
-  EXPECT_EQUAL(float_to_half(0x1p-25f), 0);                          // half of the smallest
-  EXPECT_EQUAL(float_to_bfloat16(1.0f + 0x1p-8f), 0x3F80);
-  EXPECT_EQUAL(float_to_bfloat16(1.0f + 3 * 0x1p-8f), 0x3F82);
-  EXPECT_EQUAL(float_to_bfloat16(-INFINITY), 0xFF80);
-  EXPECT(std::isnan(bfloat16_to_float(float_to_bfloat16(NAN))));
+  EXPECT_EQUAL(to_half(1.0f + 0x1p-11f), 0x3C00);              // half way between 1 and the next
+  EXPECT_EQUAL(to_half(1.0f + 3 * 0x1p-11f), 0x3C02);          // half way between the next two
+  EXPECT_EQUAL(to_half(1.0f + 0x1p-11f + 0x1p-20f), 0x3C01);   // past half way
+  EXPECT_EQUAL(to_half(65519.0f), 0x7BFF);
+  EXPECT_EQUAL(to_half(65520.0f), 0x7C00);                     // infinity
+  EXPECT_EQUAL(to_half(0x1p-25f), 0);                          // half of the smallest
+  EXPECT_EQUAL(to_bfloat16(1.0f + 0x1p-8f), 0x3F80);
+  EXPECT_EQUAL(to_bfloat16(1.0f + 3 * 0x1p-8f), 0x3F82);
+  EXPECT_EQUAL(to_bfloat16(-INFINITY), 0xFF80);
+  EXPECT(std::isnan(from_bfloat16(to_bfloat16(NAN))));
 }
 
 TEST(floats_saturate_integers) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anymps.forecast._fewer_kernels import with_fused_optimizer, without_fills
+from anymps.forecast._fewer_kernels import NORMS, with_fused_optimizer, with_sums, without_fills
 from anymps.forecast._forecast import (
     Forecast,
     bound_words,

@@ -1,4 +1,4 @@
-"""Predicts a step with fewer kernels: without the fills of gradients, or with a fused optimizer."""
+"""Predicts a step with other kernels: without the fills of gradients, with a fused optimizer, with sums for norms."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from anymps.record import Phase
 _FILLS: Final = ("aten::zero_", "aten::fill_.Scalar")
 _COUNT: Final = OperatorCall("aten::add_.Tensor", ("float32[]", "int64[] on cpu"))
 """Adam counts its steps for each parameter, fused or not: torch/optim/adamw.py, torch 2.7 to 2.15."""
+
+NORMS: Final = ("aten::linalg_vector_norm", "aten::norm.Scalar", "aten::norm.ScalarOpt_dim")
+"""Norms, which take a tensor and give one number unless they are told the dimensions."""
 
 
 def without_fills(happenings: Sequence[Happening], number: int) -> list[Happening] | None:
@@ -62,6 +65,17 @@ def with_fused_optimizer(happenings: Sequence[Happening], name: str) -> list[Hap
     after = [happening for place, happening in enumerate(happenings) if place not in gone]
     before = sum(1 for place in range(optimizer[0]) if place not in gone)
     return [*after[:before], *instead, *after[before:]]
+
+
+def with_sums(happenings: Sequence[Happening]) -> list[Happening] | None:
+    """The step with the sum of a tensor in place of each norm of a whole one; None without norms."""
+    instead = [
+        happening._replace(call=OperatorCall("aten::sum", call.inputs, call.outputs))
+        if (call := happening.call) is not None and call.operator in NORMS and "[]" in "".join(call.outputs)
+        else happening
+        for happening in happenings
+    ]
+    return instead if instead != list(happenings) else None
 
 
 def _of_optimizer(happening: Happening) -> bool:

@@ -1,6 +1,7 @@
 // What compiled Metal kernels call beside the runtime: SIMD operations by type, 8x8 matrices, rare mathematics.
 //
 // The operations are those of shim/msl/sync.h, so kernels compiled by Apple and those compiled from source add in one order.
+#include <msl/float_state.h>
 #include <msl/sync.h>
 
 namespace {
@@ -68,22 +69,8 @@ EXPORT half anymps_k_double_to_half(double x) { return static_cast<half>(x); }
 EXPORT float anymps_k_from_half(half x) { return static_cast<float>(x); }
 
 // The state of the floating-point unit, which a launch changes.
-EXPORT unsigned long anymps_k_state() {
-#if defined(__x86_64__)
-  return __builtin_ia32_stmxcsr();
-#else
-  unsigned long state;
-  asm volatile("mrs %0, fpcr" : "=r"(state));
-  return state;
-#endif
-}
-EXPORT void anymps_k_set_state(unsigned long state) {
-#if defined(__x86_64__)
-  __builtin_ia32_ldmxcsr(static_cast<unsigned>(state));
-#else
-  asm volatile("msr fpcr, %0" ::"r"(state));
-#endif
-}
+EXPORT unsigned long anymps_k_state() { return anymps_rt::float_state(); }
+EXPORT void anymps_k_set_state(unsigned long state) { anymps_rt::set_float_state(state); }
 
 EXPORT void anymps_k_nothing(void* const*, unsigned) {}
 EXPORT void anymps_k_vote(void* const* slots, unsigned lanes) { anymps_sync::vote(slots, lanes); }

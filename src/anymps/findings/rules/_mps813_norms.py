@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from anymps._text import percent
-from anymps.cost import Happening, OperatorCall
 from anymps.findings._loop import by_line, is_every_step, is_library, number
 from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._prices import step_on_mac
-from anymps.forecast import seconds_saved
+from anymps.forecast import NORMS, seconds_saved, with_sums
 from anymps.record import Recording
 
-_NORMS: Final = ("aten::linalg_vector_norm", "aten::norm.Scalar", "aten::norm.ScalarOpt_dim")
 _LEAST_SHARE: Final = 0.05  # of the predicted step
 
 
-def _with_sums(happenings: Sequence[Happening]) -> list[Happening] | None:
-    """The step with the sum of a tensor in place of each norm of a whole one; None without norms."""
-    instead = [
-        happening._replace(call=OperatorCall("aten::sum", call.inputs, call.outputs))
-        if (call := happening.call) is not None and call.operator in _NORMS and call.outputs[0].endswith("[]")
-        else happening
-        for happening in happenings
-    ]
-    return instead if instead != list(happenings) else None
-
-
 def _saved(_: Finding, recording: Recording) -> float | None:
-    return seconds_saved(recording, _with_sums)
+    return seconds_saved(recording, with_sums)
 
 
 ONE_CORE = Rule(
@@ -76,10 +63,10 @@ ONE_CORE = Rule(
 
 def find(recording: Recording) -> Iterator[Finding]:
     """The line that takes most of these norms, where they are a twentieth of the predicted step or more."""
-    norms = [norm for norm in recording.uses_of(_NORMS) if is_every_step(recording, norm)]
+    norms = [norm for norm in recording.uses_of(NORMS) if is_every_step(recording, norm)]
     lines = sorted(by_line(norms), key=lambda line: -line.per_step)
     step = step_on_mac(recording) if lines and ONE_CORE.applies(recording.run.torch_version) else None
-    saved = seconds_saved(recording, _with_sums) if step is not None else None
+    saved = seconds_saved(recording, with_sums) if step is not None else None
     if step is None or saved is None or saved < _LEAST_SHARE * step.time.seconds or is_library(lines[0].site):
         return
     line = lines[0]

@@ -144,6 +144,15 @@ Event Checker::blank(int kind, const Frames& frames) const {
   return event;
 }
 
+Event Checker::of_access(int kind, unsigned area, int64_t offset, unsigned size, int how, const Caller& caller) const {
+  Event event = blank(kind, frames(caller));
+  event.how = how;
+  event.size = size;
+  event.area = static_cast<int>(area);
+  event.offset = offset;
+  return event;
+}
+
 void Checker::event(int kind, int64_t value, const Caller& caller, const char* text) {
   Event found = blank(kind, frames(caller));
   found.value = value;
@@ -185,12 +194,7 @@ bool Checker::is_initialised(const Area& area, int64_t offset, unsigned size, in
   if (writes) std::memset(initialised_ + offset, 1, size);
   // Whole structs and vectors of three are read with their gaps, which nobody writes.
   if (!writes && unknown > (size > 8 ? size / 2 : 0)) {
-    Event found = blank(Uninitialised, frames(caller));
-    found.how = how;
-    found.size = size;
-    found.area = static_cast<int>(shared_);
-    found.offset = offset;
-    events.add(found);
+    events.add(of_access(Uninitialised, shared_, offset, size, how, caller));
     std::memset(initialised_ + offset, 1, size);  // told once
   }
   return std::memchr(initialised_ + offset, 0, size) == nullptr;
@@ -200,9 +204,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
   settle();
   if (!arena_.has(address)) {
     if (is_code(address)) return;  // what the program itself holds: tables of constants
-    Event found = blank(Wild, frames(caller));
-    found.how = how;
-    found.size = size;
+    Event found = of_access(Wild, ~0u, 0, size, how, caller);
     found.value = static_cast<int64_t>(address);
     events.add(found);
     stop();
@@ -211,12 +213,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
   const Area& area = arena_.area(index);
   const int64_t offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(area.start));
   if (offset < 0 || static_cast<uint64_t>(offset) + size > area.bytes) {
-    Event found = blank(Outside, frames(caller));
-    found.how = how;
-    found.size = size;
-    found.area = static_cast<int>(index);
-    found.offset = offset;
-    events.add(found);
+    events.add(of_access(Outside, index, offset, size, how, caller));
     return;
   }
   const bool writes = (how & 1) != 0;
@@ -229,11 +226,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
       offset_of(caller), by_writes);
   if (other.time == 0) return;
   const int both = how & other.how;
-  Event found = blank((both & 2) == 0 ? Race : (both & 1) != 0 ? LostAdd : PartialSum, frames(caller));
-  found.how = how;
-  found.size = size;
-  found.area = static_cast<int>(index);
-  found.offset = offset;
+  Event found = of_access((both & 2) == 0 ? Race : (both & 1) != 0 ? LostAdd : PartialSum, index, offset, size, how, caller);
   found.other_how = other.how;
   found.other_pc = other.pc;
   place(found.other, other.thread);
@@ -435,7 +428,6 @@ void Checker::resolve_barrier(void* const* slots, unsigned lanes) {
 }  // namespace anymps_check
 
 using anymps_check::checker;
-#define ANYMPS_CALLER anymps_check::Caller{__builtin_frame_address(0), __builtin_return_address(0)}
 
 extern "C" {
 

@@ -20,6 +20,7 @@ struct Caller {
   void* frame;
   void* pc;
 };
+#define ANYMPS_CALLER anymps_check::Caller{__builtin_frame_address(0), __builtin_return_address(0)}
 struct Frames {
   uint64_t pcs[kFrames];
 };
@@ -111,6 +112,7 @@ class __attribute__((visibility("hidden"))) Checker {
   void settle_same_value();
   Frames frames(const Caller& caller) const;
   Event blank(int kind, const Frames& frames) const;
+  Event of_access(int kind, unsigned area, int64_t offset, unsigned size, int how, const Caller& caller) const;
   void place(unsigned (&into)[3], unsigned thread) const;
   bool is_code(uintptr_t address) const { return address - code_low_ < code_span_; }
   [[noreturn]] void stop();

@@ -6,7 +6,6 @@
 
 using anymps_check::checker;
 
-#define ANYMPS_CALLER anymps_check::Caller{__builtin_frame_address(0), __builtin_return_address(0)}
 #define ANYMPS_ACCESS(ADDRESS, SIZE, HOW)                                                                     \
   checker.look(                                                                                               \
       reinterpret_cast<uintptr_t>(const_cast<const void*>(static_cast<const volatile void*>(ADDRESS))),       \

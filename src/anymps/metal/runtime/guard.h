@@ -77,6 +77,10 @@ constexpr unsigned kMostPoolThreads = 1024;
 sigset_t own_signals();
 void add_pool_thread(pthread_t thread);
 
+// Calls `work(context)` on up to `workers` threads, this one included (pool.cpp). Returns when all calls have.
+// `meanwhile(context)` is called from time to time while this thread waits for the others.
+void share_work(void (*work)(void*), void* context, unsigned workers, void (*meanwhile)(void*));
+
 }  // namespace anymps_rt
 
 extern "C" double anymps_rt_limit;  // seconds that a launch may take; 0: as long as it likes

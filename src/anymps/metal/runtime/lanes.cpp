@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include <msl/float_state.h>
+
 #include "fibers.h"
-#include "float_state.h"
 
 namespace anymps_rt {
 namespace {

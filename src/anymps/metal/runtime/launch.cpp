@@ -9,7 +9,6 @@
 #include "ask.h"
 #include "fibers.h"
 #include "guard.h"
-#include "pool.h"
 
 namespace anymps_rt {
 namespace {

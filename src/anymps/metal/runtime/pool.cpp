@@ -1,5 +1,5 @@
 // A pool of threads that grows to what launches ask for.
-#include "pool.h"
+#include "guard.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,8 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <mutex>
-
-#include "guard.h"
 
 namespace anymps_rt {
 namespace {

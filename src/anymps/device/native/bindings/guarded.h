@@ -208,4 +208,11 @@ PyMethodDef method(const char* name, const char* said) {
   return {name, &Method<function>::enter, Method<function>::flags(function), said};
 }
 
+// The parts of the Python module `_native`: a table of functions each, in the file of its name.
+extern PyMethodDef rule_methods[];
+extern PyMethodDef device_methods[];
+extern PyMethodDef tape_methods[];
+extern PyMethodDef observer_methods[];
+extern PyMethodDef shader_methods[];
+
 }  // namespace anymps

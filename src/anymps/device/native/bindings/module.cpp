@@ -1,11 +1,11 @@
 // The Python module `_native`, put together of its parts.
-#include "bindings/bindings.h"
+#include "bindings/guarded.h"
 
 namespace anymps {
 namespace {
 
 PyMethodDef* const method_tables[] = {
-    rule_methods, hazard_methods, device_methods, memory_methods, tape_methods, progress_methods, observer_methods, shader_methods,
+    rule_methods, device_methods, tape_methods, observer_methods, shader_methods,
 };
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native core of anymps.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};

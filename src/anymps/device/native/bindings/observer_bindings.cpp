@@ -1,7 +1,6 @@
 // Starting and stopping the observer, and what Python sees of the device in its place: waits, refusals, buffers.
-#include "bindings/bindings.h"
-
 #include "bindings/guarded.h"
+
 #include "feeds/feeds.h"
 #include "patches/patches.h"
 #include "rules/rules.h"

@@ -1,7 +1,6 @@
 // Python's way from Metal shaders to the tape and to late errors.
-#include "bindings/bindings.h"
-
 #include "bindings/guarded.h"
+
 #include "device/device.h"
 #include "rules/rules.h"
 #include "recorder/recorder.h"

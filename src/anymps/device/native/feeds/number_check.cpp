@@ -1,11 +1,9 @@
 // Which calls are due, and how Python is asked.
-#include "feeds/number_check.h"
+#include "feeds/feeds.h"
 
-#include "feeds/due_calls.h"
 #include "feeds/observed_operators.h"
-#include "feeds/observed_reach.h"
 #include "feeds/observed_values.h"
-#include "feeds/python_values.h"
+#include "locks/locks.h"
 #include "recorder/recorder.h"
 
 #include <ATen/record_function.h>
@@ -14,8 +12,10 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -26,11 +26,51 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using observer::Operator;
 
+// Which calls of a signature are due to be looked at: the first three, then at doubling distances. At most `kSignatures` are kept, about 2 MiB; later ones share one count each by `family`, so that a
+// program whose sizes always change is looked at, too, and fills no memory.
+class DueCalls {
+ public:
+  static constexpr size_t kSignatures = 32768;
+  static constexpr uint64_t kFirst = 3;
+
+  bool is_due(uint64_t signature, uint64_t family) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = counts_.find(signature);
+    if (found == counts_.end()) {
+      if (counts_.size() >= kSignatures) {
+        signature = family;
+      }
+      found = counts_.try_emplace(signature).first;
+    }
+    Count& count = found->second;
+    if (++count.calls < count.next) {
+      return false;
+    }
+    if (count.calls >= kFirst) {
+      count.distance *= 2;
+    }
+    count.next = count.calls + count.distance;
+    return true;
+  }
+
+  void forget() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    counts_.clear();
+  }
+
+ private:
+  struct Count {
+    uint64_t calls = 0, next = 1, distance = 1;
+  };
+  Mutex mutex_;
+  std::unordered_map<uint64_t, Count> counts_;
+};
+
 std::optional<at::CallbackHandle> installed;
 PyObject *ask_before = nullptr, *tell_after = nullptr;  // guarded by the GIL
 bool all_due = false;
 thread_local bool within = false;  // a call that is looked at: what it is made of is part of it
-observer::DueCalls due_calls;
+DueCalls due_calls;
 
 // What stands between an operator and the CPU's kernel of plain tensors.
 const DispatchKeySet kNotAsked =
@@ -95,7 +135,7 @@ template <class Values>
 PyObject* tuple_of(const Values& values) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
   for (size_t i = 0; tuple != nullptr && i < values.size(); ++i) {
-    PyObject* made = observer::to_python(values[i]);
+    PyObject* made = to_python(values[i]);
     if (made == nullptr) {
       Py_CLEAR(tuple);
       break;

@@ -3,8 +3,6 @@
 
 #include "feeds/observed_exceptions.h"
 #include "feeds/observed_values.h"
-#include "feeds/observed_waits.h"
-#include "feeds/raised_calls.h"
 
 #include <utility>
 
@@ -13,15 +11,6 @@ namespace {
 
 thread_local uint64_t written = 0;
 thread_local uint32_t calls_within = 0;  // of the call that is being written, as far as they came by here
-
-// The memory of a call that has ended.
-struct Spare {
-  ~Spare() {
-    ::operator delete(std::exchange(memory, nullptr));
-  }
-  void* memory = nullptr;
-};
-thread_local Spare spare;
 
 // Whether nobody but us watches operators on this thread.
 bool is_alone() {
@@ -170,15 +159,6 @@ void finish(Call& call, c10::ArrayRef<at::Tensor> results) {
 
 }  // namespace
 
-void* Call::operator new(size_t size) {
-  void* memory = std::exchange(spare.memory, nullptr);
-  return memory != nullptr ? memory : ::operator new(size);
-}
-
-void Call::operator delete(void* memory) noexcept {
-  ::operator delete(std::exchange(spare.memory, memory));
-}
-
 Call::Call(const Operator& its_op, bool sparse)
     : op(its_op), span(std::in_place, its_op.rule, Span::Source::Observer), any_sparse(sparse) {
   ++written;
@@ -189,7 +169,7 @@ Call::Call(const Operator& its_op, bool sparse)
 }
 
 std::unique_ptr<Call> begin_call(const Operator& op, c10::ArrayRef<const c10::IValue> values, bool sparse) {
-  raised_calls::forget();
+  forget_exception();
   note_known_faults(op, values);
   auto call = std::make_unique<Call>(op, sparse);
   if (op.kind == Kind::Copy) {

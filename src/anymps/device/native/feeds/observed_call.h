@@ -27,10 +27,6 @@ struct Context : at::ObserverContext {
 struct Call : Context {
   Call(const Operator& its_op, bool sparse);
 
-  // A thread writes one call at a time, and each takes the memory of the one before.
-  static void* operator new(size_t size);
-  static void operator delete(void* memory) noexcept;
-
   void ended(const std::vector<c10::IValue>& outputs) override;
 
   const Operator& op;

@@ -1,12 +1,10 @@
 // Which calls reach mps.
-#include "feeds/observer.h"
+#include "feeds/feeds.h"
 
 #include "feeds/observed_call.h"
 #include "feeds/observed_exceptions.h"
 #include "feeds/observed_operators.h"
-#include "feeds/observed_reach.h"
 #include "feeds/observed_values.h"
-#include "feeds/raised_calls.h"
 #include "recorder/recorder.h"
 
 #include <ATen/record_function.h>
@@ -96,7 +94,7 @@ void stop() {
     at::removeCallback(*handle);
     handle.reset();
   }
-  raised_calls::forget();
+  forget_exception();
   set_asked(nullptr);
 }
 

@@ -1,5 +1,5 @@
 // Decides which kernel each operator gets, and registers it with the dispatcher.
-#include "feeds/redirect.h"
+#include "feeds/feeds.h"
 
 #include "device/device.h"
 #include "kernels/kernels.h"
@@ -49,7 +49,6 @@ Factories all_factories() {
   KernelTable table;
   add_step_kernels(table);
   add_own_kernels(table);
-  add_kernels_of_mps_alone(table);
   add_layer_kernels(table);
   add_memory_kernels(table);
   if (substrate().holds_data()) {  // else nothing is drawn
@@ -100,15 +99,12 @@ void add_unlisted(const Factories& factories) {
 void add_composites() {
   CompositeTable composites;
   add_composite_kernels(composites);
-  for (const auto& [name, kernel, batched, place] : composites) {
+  for (const auto& [name, kernel, batched] : composites) {
     const auto op = find_operator(name);
     TORCH_CHECK(op.has_value(), "anymps: this torch has no operator ", name);
     const Rule& rule = enter_rule(*op, name);
     add(rule, DispatchKey::MPS, kernel);
     add(rule, DispatchKey::AutogradMPS, kernel);
-    if (place != nullptr) {
-      *place = &rule;
-    }
     if (!batched.isValid()) {
       continue;
     }

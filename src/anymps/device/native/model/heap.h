@@ -28,6 +28,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace anymps {
 
@@ -49,14 +50,17 @@ struct HeapConfig {
   uint64_t metal_limit = 0;      // driver bytes past which Metal refuses a heap; 0: never (macOS pages out)
 };
 
-// RuntimeError in Python, in every release up to 2.15 (not torch.OutOfMemoryError).
-struct OutOfMemory : std::runtime_error {
+// A request that is refused: RuntimeError in Python.
+struct RefusedRequest : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-
-// RuntimeError in Python: one tensor of maxBufferLength bytes or more.
-struct InvalidBufferSize : std::runtime_error {
-  using std::runtime_error::runtime_error;
+// In every release up to 2.15 (not torch.OutOfMemoryError).
+struct OutOfMemory : RefusedRequest {
+  using RefusedRequest::RefusedRequest;
+};
+// One tensor of maxBufferLength bytes or more.
+struct InvalidBufferSize : RefusedRequest {
+  using RefusedRequest::RefusedRequest;
 };
 
 // RuntimeError in Python: what the allocator's constructor refuses.
@@ -110,16 +114,11 @@ class HeapModel {
   uint64_t live_blocks() const;
 
   // Of a live block.
-  static uint32_t block_id(const Block* block);       // number of its Metal buffer, from 1
   static uint64_t block_size(const Block* block);     // bytes it is charged with
   static uint64_t block_nbytes(const Block* block);   // bytes that were asked for
   static uint64_t block_current(const Block* block);  // current() and total() as they were just after its allocation
   static uint64_t block_total(const Block* block);
   static uint64_t block_address(const Block* block);  // virtual, deterministic; never to be dereferenced
-  static uint64_t block_offset(const Block* block);   // in its heap
-  static uint32_t heap_id(const Block* block);        // from 1
-  static uint64_t heap_size(const Block* block);
-  static bool is_shared(const Block* block);          // from a host-visible pool
 
  private:
   class State;
@@ -132,5 +131,17 @@ std::string format_size(uint64_t bytes, int torch_minor);
 
 // How the watermark variables are read: C strtod, so text that is no number is 0.0, "unlimited".
 double parse_ratio(const char* env_text);
+
+// A trace of allocations and frees given to the allocator of another Mac.
+struct Replayed {
+  uint64_t peak_allocated = 0;
+  uint64_t peak_reserved = 0;
+  int64_t failed = -1;    // the place in the trace of the allocation that failed, or -1
+  std::string message;    // torch's text for it
+};
+
+// `trace`: a positive number is an allocation of so many bytes, -k frees the k-th allocation (from 1), 0 is an allocation of
+// nothing. Throws InvalidSetting for watermarks that torch refuses, std::invalid_argument for a trace that makes no sense.
+Replayed replay(const HeapConfig& config, const std::vector<int64_t>& trace);
 
 }  // namespace anymps

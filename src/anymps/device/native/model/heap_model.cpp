@@ -7,68 +7,35 @@
 
 namespace anymps {
 
+// The state, for one expression, under its lock.
+template <class S>
+struct Locked {
+  explicit Locked(S& state) : state(state), guard(state.lock) {}
+  S* operator->() const { return &state; }
+
+  S& state;
+  const std::lock_guard<std::mutex> guard;
+};
+
 HeapModel::HeapModel() : state_(std::make_unique<State>()) {}
 HeapModel::~HeapModel() = default;
 
-void HeapModel::configure(const HeapConfig& config) {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  state_->configure(config);
-}
-
-void HeapModel::set_memory_fraction(double fraction) {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  state_->set_high_ratio(fraction);
-}
-
-Block* HeapModel::allocate(size_t nbytes) {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return state_->allocate(nbytes);
-}
+void HeapModel::configure(const HeapConfig& config) { Locked(*state_)->configure(config); }
+void HeapModel::set_memory_fraction(double fraction) { Locked(*state_)->set_high_ratio(fraction); }
+Block* HeapModel::allocate(size_t nbytes) { return Locked(*state_)->allocate(nbytes); }
 
 void HeapModel::release(Block* block) noexcept {
-  if (block == nullptr) return;
-  std::lock_guard<std::mutex> guard(state_->lock);
-  state_->release(block);
+  if (block != nullptr) Locked(*state_)->release(block);
 }
 
-uint64_t HeapModel::drains() const {
-  return state_->drains.load(std::memory_order_relaxed);
-}
-
-void HeapModel::empty_cache() {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  state_->empty_cache();
-}
-
-Statistic HeapModel::allocated() const {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return state_->allocated;
-}
-
-Statistic HeapModel::reserved() const {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return state_->reserved;
-}
-
-uint64_t HeapModel::driver() const {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return state_->driver();
-}
-
-uint64_t HeapModel::high_limit() const {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return state_->high_limit;
-}
-
-uint64_t HeapModel::low_limit() const {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return state_->low_limit;
-}
-
-uint64_t HeapModel::live_blocks() const {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return state_->live;
-}
+uint64_t HeapModel::drains() const { return state_->drains.load(std::memory_order_relaxed); }
+void HeapModel::empty_cache() { Locked(*state_)->empty_cache(); }
+Statistic HeapModel::allocated() const { return Locked(*state_)->allocated; }
+Statistic HeapModel::reserved() const { return Locked(*state_)->reserved; }
+uint64_t HeapModel::driver() const { return Locked(*state_)->driver(); }
+uint64_t HeapModel::high_limit() const { return Locked(*state_)->high_limit; }
+uint64_t HeapModel::low_limit() const { return Locked(*state_)->low_limit; }
+uint64_t HeapModel::live_blocks() const { return Locked(*state_)->live; }
 
 void HeapModel::reset_peak() {
   std::lock_guard<std::mutex> guard(state_->lock);
@@ -85,16 +52,11 @@ uint64_t HeapModel::total() const { return reserved().current; }
 uint64_t HeapModel::peak_current() const { return allocated().peak; }
 uint64_t HeapModel::peak_total() const { return reserved().peak; }
 
-uint32_t HeapModel::block_id(const Block* block) { return block->id; }
 uint64_t HeapModel::block_size(const Block* block) { return block->size; }
 uint64_t HeapModel::block_nbytes(const Block* block) { return block->nbytes; }
 uint64_t HeapModel::block_current(const Block* block) { return block->current; }
 uint64_t HeapModel::block_total(const Block* block) { return block->total; }
 uint64_t HeapModel::block_address(const Block* block) { return block->address; }
-uint64_t HeapModel::block_offset(const Block* block) { return block->address - block->heap->base; }
-uint32_t HeapModel::heap_id(const Block* block) { return block->heap->id; }
-uint64_t HeapModel::heap_size(const Block* block) { return block->heap->size; }
-bool HeapModel::is_shared(const Block* block) { return block->heap->pool->shared; }
 
 HeapGeneration generation_of(int torch_minor) {
   if (torch_minor < 7 || torch_minor > 15) {
@@ -124,5 +86,35 @@ std::string format_size(uint64_t bytes, int torch_minor) {
 }
 
 double parse_ratio(const char* env_text) { return std::strtod(env_text, nullptr); }
+
+// Replaying a trace on a heap model of its own.
+Replayed replay(const HeapConfig& config, const std::vector<int64_t>& trace) {
+  HeapModel model;
+  model.configure(config);
+  Replayed result;
+  std::vector<Block*> blocks;
+  for (size_t i = 0; i < trace.size(); ++i) {
+    const int64_t step = trace[i];
+    if (step >= 0) {
+      try {
+        blocks.push_back(step == 0 ? nullptr : model.allocate(static_cast<size_t>(step)));
+      } catch (const RefusedRequest& error) {
+        result.failed = static_cast<int64_t>(i);
+        result.message = error.what();
+        break;
+      }
+      continue;
+    }
+    const auto place = static_cast<size_t>(-step) - 1;
+    if (place >= blocks.size()) {
+      throw std::invalid_argument("anymps: the trace frees what it has not allocated");
+    }
+    model.release(blocks[place]);
+    blocks[place] = nullptr;
+  }
+  result.peak_allocated = model.peak_current();
+  result.peak_reserved = model.peak_total();
+  return result;
+}
 
 }  // namespace anymps

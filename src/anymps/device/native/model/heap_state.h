@@ -2,7 +2,7 @@
 #pragma once
 
 #include "locks/locks.h"
-#include "model/heap_free_blocks.h"
+#include "model/heap_blocks.h"
 
 #include <array>
 #include <atomic>

@@ -3,4 +3,3 @@
 
 #include "model/heap.h"
 #include "model/philox.h"
-#include "model/replay.h"

@@ -1,18 +1,10 @@
 // A generator's state, the texts of checks, and how huge tensors are split. Rules, sources and exactness: philox.h.
 #include "model/philox.h"
 
-#include "model/philox_engine.h"
-
 #include <algorithm>
 #include <sstream>
 
 namespace anymps {
-
-std::array<std::uint32_t, 4> philox_block(std::uint64_t seed, std::uint64_t index) {
-  return philox::Stream(seed).block(index);
-}
-
-float unit(std::uint32_t word) { return philox::to_unit(word); }
 
 void RandomState::manual_seed(std::uint64_t new_seed) {
   seed = new_seed;

@@ -38,15 +38,6 @@
 
 namespace anymps {
 
-// ---------------------------------------------------------------------------------------------------- engine
-
-// Block `index` of the stream of `seed`: four 32-bit words. Philox-4x32 with NINE rounds: the Metal loop runs
-// `rounds - 1` times with rounds = 10, so this is not the standard Philox-4x32-10 of CUDA.
-std::array<std::uint32_t, 4> philox_block(std::uint64_t seed, std::uint64_t index);
-
-// Uniform float32 in [0, 1 - 2^-24] from the low 31 bits of one word.
-float unit(std::uint32_t word);
-
 // ---------------------------------------------------------------------------------------------------- state
 
 inline constexpr std::size_t kRandomStateBytes = 44;
@@ -76,12 +67,6 @@ enum class ElementType : std::uint8_t { f32, f16, bf16, u8, i8, i16, i32, i64, u
 std::size_t element_size(ElementType type);
 const char* metal_name(ElementType type);   // "float", "half", "bfloat", "uchar", ... as in Metal kernel names
 const char* scalar_name(ElementType type);  // "Float", "Half", "BFloat16", "Byte", ... as torch prints a ScalarType
-
-// IEEE conversions, round to nearest even; a NaN stays a (quiet) NaN.
-std::uint16_t float_to_half(float value);
-float half_to_float(std::uint16_t bits);
-std::uint16_t float_to_bfloat16(float value);
-float bfloat16_to_float(std::uint16_t bits);
 
 // No Metal kernel for this element type. RuntimeError; the text is the backend's.
 struct KernelMissing : std::runtime_error {

@@ -1,4 +1,4 @@
-// Names and sizes of the element types, and their conversions for the rest of the core.
+// Names and sizes of the element types, for the rest of the core.
 #include "model/philox_elements.h"
 
 namespace anymps {
@@ -20,10 +20,5 @@ const char* scalar_name(ElementType type) {
   philox::visit(philox::Every{}, type, [&](auto tag) { name = philox::Element<decltype(tag)>::scalar; });
   return name;
 }
-
-std::uint16_t float_to_half(float value) { return philox::to_half(value); }
-float half_to_float(std::uint16_t bits) { return philox::from_half(bits); }
-std::uint16_t float_to_bfloat16(float value) { return philox::to_bfloat16(value); }
-float bfloat16_to_float(std::uint16_t bits) { return philox::from_bfloat16(bits); }
 
 }  // namespace anymps

@@ -23,7 +23,7 @@ inline constexpr float kEpsilon = FLT_EPSILON;
 inline constexpr float kPi = 3.14159265358979323846f;
 inline constexpr float kUnitScale = 4.6566127342e-10f;  // rounds to 2^-31 * (1 - 2^-24), so 2^31 times it stays below 1
 
-inline constexpr int kRounds = 9;
+inline constexpr int kRounds = 9;  // the Metal loop runs `rounds - 1` times with rounds = 10: not the standard Philox-4x32-10 of CUDA
 inline constexpr int kLanes = 16;  // blocks made side by side; the inner loops over it are what compilers vectorise
 
 // Words 0 to 3 of kLanes consecutive blocks.

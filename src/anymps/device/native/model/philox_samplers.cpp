@@ -173,16 +173,28 @@ float draw_binomial(float count, float p, Draws& draws) {
 }  // namespace
 }  // namespace philox
 
-void sample_standard_gamma(RandomState& state, void* out, const void* alpha, std::int64_t n, ElementType type,
-                           const Launch& launch) {
+// draw(number, draws) for each of n numbers.
+template <class Draw>
+static void sample_each_number(RandomState& state, void* out, const void* numbers, std::int64_t n, const char* kernel, ElementType type,
+                               const Launch& launch, const Draw& draw) {
   using namespace philox;
   if (n <= 0) return;
-  with_kernel<Floating>("standard_gamma", type, [&](auto tag) {
+  with_kernel<Floating>(kernel, type, [&](auto tag) {
     using T = decltype(tag);
     sample_each(state, n, launch, [=](std::int64_t i, Draws& draws) {
-      static_cast<T*>(out)[i] = from_float<T>(draw_gamma(to_float(static_cast<const T*>(alpha)[i]), draws));
+      static_cast<T*>(out)[i] = from_float<T>(draw(to_float(static_cast<const T*>(numbers)[i]), draws));
     });
   });
+}
+
+void sample_standard_gamma(RandomState& state, void* out, const void* alpha, std::int64_t n, ElementType type,
+                           const Launch& launch) {
+  sample_each_number(state, out, alpha, n, "standard_gamma", type, launch, philox::draw_gamma);
+}
+
+void sample_poisson(RandomState& state, void* out, const void* rate, std::int64_t n, ElementType type,
+                    const Launch& launch) {
+  sample_each_number(state, out, rate, n, "poisson", type, launch, philox::draw_poisson);
 }
 
 void sample_dirichlet(RandomState& state, void* out, const void* alpha, std::int64_t rows, std::int64_t columns,
@@ -205,18 +217,6 @@ void sample_dirichlet(RandomState& state, void* out, const void* alpha, std::int
           static_cast<T*>(out)[row * columns + i] = from_float<T>(kept);
         }
       }
-    });
-  });
-}
-
-void sample_poisson(RandomState& state, void* out, const void* rate, std::int64_t n, ElementType type,
-                    const Launch& launch) {
-  using namespace philox;
-  if (n <= 0) return;
-  with_kernel<Floating>("poisson", type, [&](auto tag) {
-    using T = decltype(tag);
-    sample_each(state, n, launch, [=](std::int64_t i, Draws& draws) {
-      static_cast<T*>(out)[i] = from_float<T>(draw_poisson(to_float(static_cast<const T*>(rate)[i]), draws));
     });
   });
 }

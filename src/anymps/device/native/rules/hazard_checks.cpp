@@ -1,8 +1,6 @@
 // How each known fault is recognised: conditions on sizes, strides, dtypes and arguments (anymps/rules/faults/_model.py).
 #include "rules/hazard_checks.h"
 
-#include "rules/value_checks.h"
-
 #include <ATen/Context.h>
 #include <c10/core/GradMode.h>
 

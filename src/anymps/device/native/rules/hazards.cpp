@@ -35,16 +35,10 @@ using hazard_checks::Seen;
 struct InForce {
   std::deque<std::vector<HazardRow>> rows;            // addresses stay: kernels hold them
   std::deque<std::unique_ptr<OperatorHazards>> held;  // the same
-  const HazardRow *event_hangs = nullptr, *event_may_hang = nullptr, *host_cache = nullptr, *zero_division = nullptr;
 };
 
-// Those that no operator's arguments show: only the values do (kernels/computed/zero_divisors.cpp), or the call is no operator.
-constexpr std::pair<const char*, const HazardRow* InForce::*> kAskedForByName[] = {
-    {"zero_divisors", &InForce::zero_division},
-    {"event_hangs", &InForce::event_hangs},
-    {"event_may_hang", &InForce::event_may_hang},
-    {"host_cache", &InForce::host_cache},
-};
+// Those that no operator's arguments show: only the values do (kernels/checks/limit_checks.cpp), or the call is no operator.
+constexpr const char* kAskedForByName[] = {"zero_divisors", "event_hangs", "event_may_hang", "host_cache"};
 
 InForce& hazards() {
   static auto* the_hazards = new InForce;
@@ -89,15 +83,8 @@ bool concerns(const HazardRow& row, const Rule& rule) {
 void set_hazards(std::vector<HazardRow> rows) {
   InForce& h = hazards();
   h.rows.push_back(std::move(rows));
-  for (const auto& named : kAskedForByName) {
-    h.*named.second = nullptr;
-  }
   for (const HazardRow& row : h.rows.back()) {
-    const auto* named = std::find_if(
-        std::begin(kAskedForByName), std::end(kAskedForByName), [&](const auto& one) { return row.check == one.first; });
-    if (named != std::end(kAskedForByName)) {
-      h.*(named->second) = &row;
-    } else {
+    if (std::find(std::begin(kAskedForByName), std::end(kAskedForByName), row.check) == std::end(kAskedForByName)) {
       kind_of(row);
     }
   }
@@ -187,19 +174,20 @@ std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue>
   return ids;
 }
 
+const HazardRow* hazard_named(const char* check) {
+  const auto& rows = hazards().rows;
+  if (rows.empty()) {
+    return nullptr;
+  }
+  const auto found = std::find_if(rows.back().begin(), rows.back().end(), [&](const HazardRow& row) { return row.check == check; });
+  return found == rows.back().end() ? nullptr : &*found;
+}
+
 const HazardRow* event_hazard(const EventUse& last) {
   if (!last.timing || !last.recorded || last.measured) {
-    return hazards().event_hangs;
+    return hazard_named("event_hangs");
   }
-  return last.synchronized ? hazards().event_may_hang : nullptr;
-}
-
-const HazardRow* host_cache_hazard() {
-  return hazards().host_cache;
-}
-
-const HazardRow* zero_division() {
-  return hazards().zero_division;
+  return last.synchronized ? hazard_named("event_may_hang") : nullptr;
 }
 
 }  // namespace anymps

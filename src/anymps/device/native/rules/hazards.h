@@ -55,10 +55,8 @@ struct EventUse {
 };
 const HazardRow* event_hazard(const EventUse& last);  // of measuring up to this event
 
-// The hazard of `torch.accelerator.empty_host_cache()`, which is no operator either: that in force, or nullptr.
-const HazardRow* host_cache_hazard();
-
-// The hazard of integers divided by zero, which only their values show: that in force, or nullptr.
-const HazardRow* zero_division();
+// The hazard in force with that check, or nullptr: of `torch.accelerator.empty_host_cache()`, which is no operator either
+// ("host_cache"), and of integers divided by zero, which only their values show ("zero_divisors").
+const HazardRow* hazard_named(const char* check);
 
 }  // namespace anymps

@@ -58,7 +58,7 @@ struct Rule;
 // host's.
 using ArgumentCheck = void (*)(const Rule&, c10::ArrayRef<c10::IValue> arguments);
 
-// Changes host arguments that the CPU kernel refuses by their values and MPS takes (zero_divisors.cpp). They begin at
+// Changes host arguments that the CPU kernel refuses by their values and MPS takes (limit_checks.cpp). They begin at
 // `first`.
 using ArgumentChange = void (*)(const Rule&, std::vector<c10::IValue>& stack, size_t first);
 

@@ -1,5 +1,5 @@
 // How known faults are recognised that only the values of a call show (anymps/rules/faults).
-#include "rules/value_checks.h"
+#include "rules/hazard_checks.h"
 
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linalg_cholesky_ex.h>
@@ -11,18 +11,10 @@
 #include <cstdlib>
 #include <optional>
 
-namespace anymps {
-
+namespace anymps::hazard_checks {
 namespace {
+
 bool readable_values = false;
-}  // namespace
-
-void read_values(bool readable) {
-  readable_values = readable;
-}
-
-namespace hazard_checks {
-namespace {
 
 using c10::ScalarType;
 
@@ -198,6 +190,10 @@ bool beside_edges(const Seen& seen) {
 
 }  // namespace
 
+void read_values(bool readable) {
+  readable_values = readable;
+}
+
 void add_value_checks(std::unordered_map<std::string, CheckKind>& checks) {
   checks.insert({
       {"cancelling_layer_norm", {cancelling_layer_norm, {{"input"}, {"normalized_shape"}, {"eps"}}}},
@@ -208,5 +204,4 @@ void add_value_checks(std::unordered_map<std::string, CheckKind>& checks) {
   });
 }
 
-}  // namespace hazard_checks
-}  // namespace anymps
+}  // namespace anymps::hazard_checks

@@ -5,8 +5,6 @@
 #include "device/backend/events.h"
 #include "device/backend/generator.h"
 #include "device/memory/memory.h"
-#include "device/memory/pinned.h"
-#include "device/backend/streams.h"
 #include "device/memory/waits.h"
 #include "patches/patches.h"
 #include "recorder/recorder.h"

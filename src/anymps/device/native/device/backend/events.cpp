@@ -1,17 +1,18 @@
 // Events: the virtual device has run everything before `record` returns, so that a recorded event is always complete.
 #include "device/backend/events.h"
 
-#include "device/memory/delayed.h"
-#include "device/errors/faults.h"
+#include "device/errors/refusals.h"
 #include "device/errors/fork.h"
 #include "device/memory/waits.h"
 #include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/recorder.h"
+#include "device/memory/memory.h"
 
 #include <anymps/release.h>
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -50,6 +51,15 @@ Pool& pool() {
   return *the_pool;
 }
 
+// Calls body(event) for the event of that id, and gives what it is then.
+template <class Body>
+Event with_event(uint32_t id, const Body& body) {
+  Pool& p = pool();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  body(p.at(id));
+  return p.at(id);
+}
+
 void note_wait(uint64_t copies) {
   const int64_t start = now_ns();
   wait_for_gpu();
@@ -84,47 +94,31 @@ void release(uint32_t id) {
 
 void record(uint32_t id) {
   enter_device();
-  Pool& p = pool();
-  std::lock_guard<std::mutex> lock(p.mutex);
-  Event& event = p.at(id);
-  event.recorded = true;
-  event.measured = event.synchronized = false;
-  event.time_ns = host_ns();
-  event.copies = nonblocking::started();
+  with_event(id, [](Event& event) {
+    event.recorded = true;
+    event.measured = event.synchronized = false;
+    event.time_ns = host_ns();
+    event.copies = nonblocking::started();
+  });
 }
 
 void wait(uint32_t id) {
-  Pool& p = pool();
-  std::lock_guard<std::mutex> lock(p.mutex);
-  p.at(id);
+  with_event(id, [](Event&) {});
 }
 
 void synchronize(uint32_t id) {
-  uint64_t copies = 0;
-  {
-    Pool& p = pool();
-    std::lock_guard<std::mutex> lock(p.mutex);
-    Event& event = p.at(id);
-    if (!event.recorded) {
-      return;
-    }
-    event.synchronized = true;
-    copies = event.copies;
+  const Event now = with_event(id, [](Event& event) { event.synchronized |= event.recorded; });
+  if (now.recorded) {
+    note_wait(now.copies);
   }
-  note_wait(copies);
 }
 
 bool query(uint32_t id) {
-  Event event;
-  {
-    Pool& p = pool();
-    std::lock_guard<std::mutex> lock(p.mutex);
-    event = p.at(id);
+  const Event now = with_event(id, [](Event&) {});
+  if (now.recorded) {
+    nonblocking::waited(now.copies);  // whoever asks until the answer is yes has waited
   }
-  if (event.recorded) {
-    nonblocking::waited(event.copies);  // whoever asks until the answer is yes has waited
-  }
-  return event.recorded;
+  return now.recorded;
 }
 
 double elapsed_ms(uint32_t start, uint32_t end) {
@@ -136,7 +130,7 @@ double elapsed_ms(uint32_t start, uint32_t end) {
     last = p.at(end);
     p.at(end).measured = true;
   }
-  meet_event_hazard(last);  // raises, up to torch 2.14
+  meet_hazard(event_hazard(last), "torch.mps.Event.elapsed_time");  // raises, up to torch 2.14
   // Texts of torch 2.11 to 2.15, MPSEvent.mm.
   const bool timing = first.timing && last.timing, recorded = first.recorded && last.recorded;
   TORCH_CHECK(timing && (recorded || release::event_timing_safe), "Events were not created with argument 'enable_timing=True'");
@@ -148,3 +142,37 @@ double elapsed_ms(uint32_t start, uint32_t end) {
 }
 
 }  // namespace anymps::events
+
+// The pool of streams and each thread's current one: numbers alone, since there is nothing to wait for.
+namespace anymps::streams {
+namespace {
+
+constexpr int64_t kPool = 32;  // torch 2.15, ATen/mps/MPSStream.h
+
+thread_local int64_t current_id = 0;
+
+c10::Stream stream(int64_t id) {
+  return c10::Stream(c10::Stream::UNSAFE, kMpsDevice, id);
+}
+
+}  // namespace
+
+c10::Stream current() {
+  return stream(current_id);
+}
+
+void set_current(int64_t id) {
+  current_id = by_id(id).id();
+}
+
+c10::Stream next() {
+  static std::atomic<uint32_t> handed_out{0};
+  return stream(1 + handed_out++ % kPool);
+}
+
+c10::Stream by_id(int64_t id) {
+  TORCH_CHECK(id >= 0 && id <= kPool, "stream_id=", id, " not found");  // torch 2.15, MPSStream.mm
+  return stream(id);
+}
+
+}  // namespace anymps::streams

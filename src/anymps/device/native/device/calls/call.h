@@ -4,7 +4,7 @@
 #include "device/calls/alias.h"
 #include "device/calls/backward_thread.h"
 #include "device/errors/fork.h"
-#include "device/memory/host_results.h"
+#include "device/memory/books.h"
 #include "device/memory/memory.h"
 #include "device/errors/refusals.h"
 #include "device/interface/substrate.h"
@@ -124,7 +124,7 @@ class Call {
   bool finished_ = false;
 };
 
-// Sparse COO tensors: an alias of the parts, and back (sparse.cpp).
+// Sparse COO tensors: an alias of the parts, and back.
 using StorageLookup = std::function<c10::Storage(const c10::StorageImpl*)>;
 at::Tensor sparse_to_host(const at::Tensor& tensor);
 at::Tensor sparse_to_mps(const at::Tensor& host, const StorageLookup& storage_behind = {});

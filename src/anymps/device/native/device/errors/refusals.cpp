@@ -13,11 +13,7 @@ uint64_t refusals_of_this_thread() {
   return refusal_count;
 }
 
-void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
-  ++refusal_count;
-  if (told_by_device()) {
-    note_refusal(kind, rule, error, message, culprit);
-  }
+[[noreturn]] static void raise(ErrorClass error, const std::string& message) {
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   switch (error) {
     case ErrorClass::Type: throw c10::TypeError(here, message);
@@ -28,6 +24,14 @@ void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string&
     case ErrorClass::Runtime: break;
   }
   throw c10::Error(here, message);
+}
+
+void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
+  ++refusal_count;
+  if (told_by_device()) {
+    note_refusal(kind, rule, error, message, culprit);
+  }
+  raise(error, message);
 }
 
 // This file lies in a folder of its own below the one of all sources.
@@ -159,6 +163,32 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
     message = kTwoDevices + device + "!";
   }
   refuse(Refusal::Device, rule, ErrorClass::Runtime, message, tensor);
+}
+
+static void raise_fault(const HazardRow& row) {
+  if (!row.text.empty()) {
+    raise(row.error, row.text);
+  }
+}
+
+void meet_hazard(const HazardRow* row, const char* call) {
+  if (row == nullptr) {
+    return;
+  }
+  if (told_by_device()) {
+    note_fault(*row, call);
+  }
+  raise_fault(*row);
+}
+
+void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands) {
+  if (const HazardRow* row = told_by_device() ? note_faults(rule, operands) : refused_by_hazard(rule, operands)) {
+    raise_fault(*row);
+  }
+}
+
+void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
+  meet_hazards(rule, Unboxing(arguments).operands());
 }
 
 }  // namespace anymps

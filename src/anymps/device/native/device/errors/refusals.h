@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -33,5 +34,19 @@ void refuse_limit(const Rule& rule, const char* name, const at::Tensor& culprit 
 // Raises the text of the operator's family for a tensor that is not on mps, unless this operator takes it.
 // `cpu_scalars` counts the 0-dim CPU tensors seen in this call; `sparse` tells the operator's sparse kernel from its dense one.
 void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse);
+
+// A call that meets a known fault of MPS: noted, and raised where a Mac would abort or refuse. Only for rules with hazards.
+void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands);
+
+// The same from the typed arguments of a call, and from boxed ones.
+template <class... Args>
+void check_hazards(const Rule& rule, const Args&... args) {
+  const std::array<Operand, sizeof...(Args)> operands{operand_of(args)...};
+  meet_hazards(rule, operands);
+}
+void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
+
+// The hazard, if there is one, of a call that is no operator.
+void meet_hazard(const HazardRow* row, const char* call);
 
 }  // namespace anymps

@@ -37,7 +37,7 @@ void choose_substrate(const std::string& name, int gpu) {
     throw std::invalid_argument("anymps: the native core has no substrate " + name);
   }
   detail::chosen = found->second(gpu).release();  // for the life of the process, as tensors are destroyed to its very end
-  read_values(detail::chosen->computes_at_once() && detail::chosen->holds_data());
+  hazard_checks::read_values(detail::chosen->computes_at_once() && detail::chosen->holds_data());
 }
 
 void assume(const std::string& what) {

@@ -21,51 +21,6 @@ using Object = std::unique_ptr<PyObject, Release>;
 
 PyObject* the_launcher = nullptr;
 
-Object new_none() {
-  return Object(Py_NewRef(Py_None));
-}
-
-Object to_python(const c10::IValue& value);
-
-template <class Items>
-Object to_list(const Items& items) {
-  Object list(PyList_New(0));
-  for (const auto& item : items) {
-    const Object one = to_python(c10::IValue(item));
-    if (one == nullptr || PyList_Append(list.get(), one.get()) != 0) {
-      return nullptr;
-    }
-  }
-  return list;
-}
-
-// Nothing for a value that has no form here: a generator, a stream, a script object.
-Object to_python(const c10::IValue& value) {
-  if (value.isNone()) {
-    return new_none();
-  }
-  if (value.isTensor()) {
-    return value.toTensor().defined() ? Object(THPVariable_Wrap(value.toTensor())) : new_none();
-  }
-  if (value.isBool()) {
-    return Object(PyBool_FromLong(value.toBool()));
-  }
-  if (value.isInt()) {
-    return Object(PyLong_FromLongLong(value.toInt()));
-  }
-  if (value.isDouble()) {
-    return Object(PyFloat_FromDouble(value.toDouble()));
-  }
-  if (value.isComplexDouble()) {
-    const c10::complex<double> number = value.toComplexDouble();
-    return Object(PyComplex_FromDoubles(number.real(), number.imag()));
-  }
-  if (value.isString()) {
-    return Object(PyUnicode_FromString(value.toStringRef().c_str()));
-  }
-  return value.isList() ? to_list(value.toListRef()) : nullptr;
-}
-
 // The C++ tensor behind a result. One that Python has made is given a second body over the same storage, so that the call
 // is alone with it when Python has let go of the first.
 at::Tensor to_tensor(PyObject* object, c10::ArrayRef<c10::IValue> arguments) {
@@ -119,8 +74,12 @@ bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValu
   const c10::ArrayRef<c10::IValue> arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
   GilGuard gil;
   const NoDynamo none;
-  const Object list = to_list(arguments);
-  const Object foreign = to_list(foreign_tensors(given, false)), numbers = to_list(foreign_tensors(given, true));
+  c10::impl::GenericList values(c10::AnyType::get());
+  for (const c10::IValue& argument : arguments) {
+    values.push_back(argument);
+  }
+  const Object list(to_python(std::move(values), /*as_given=*/true));
+  const Object foreign(to_python(foreign_tensors(given, false))), numbers(to_python(foreign_tensors(given, true)));
   if (list == nullptr || foreign == nullptr || numbers == nullptr) {
     PyErr_Clear();
     return false;

@@ -7,7 +7,6 @@
 #include "device/calls/alias.h"
 #include "device/errors/refusals.h"
 #include "device/substrates/host_fallback.h"
-#include "device/substrates/gpu_limits.h"
 #include "device/memory/books.h"
 #include "device/memory/memory.h"
 #include "device/interface/substrate.h"
@@ -51,11 +50,7 @@ constexpr int64_t kSentBytes = int64_t(1) << 22;  // copies to the GPU up to thi
 // Without a word in the environment cuBLAS may choose otherwise from run to run, and torch refuses every product. With it torch
 // reads that word again at each product, which costs more than a small one: so it is said when it is asked for.
 void make_products_deterministic() {
-  static const bool once = [] {
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
-    return true;
-  }();
-  (void)once;
+  [[maybe_unused]] static const int said = setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
 }
 
 bool has_outs(const c10::OperatorHandle& op) {

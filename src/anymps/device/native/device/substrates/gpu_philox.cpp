@@ -108,20 +108,6 @@ extern "C" __global__ void draw(void* out, u64 n, u64 seed, u64 offset, int kind
 
 using Handle = void*;
 
-struct Driver {
-  int (*device_get)(int*, int) = nullptr;
-  int (*device_attribute)(int*, int, int) = nullptr;
-  int (*module_load)(Handle*, const void*) = nullptr;
-  int (*module_function)(Handle*, Handle, const char*) = nullptr;
-  int (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**) = nullptr;
-  int (*create)(Handle*, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
-  int (*compile)(Handle, int, const char* const*) = nullptr;
-  int (*ptx_size)(Handle, size_t*) = nullptr;
-  int (*ptx)(Handle, char*) = nullptr;
-  int (*destroy)(Handle*) = nullptr;
-  bool whole = false;
-};
-
 // The library beside torch's own that brings the runtime compiler and the driver.
 Handle open_libraries() {
   Dl_info here{};
@@ -133,52 +119,37 @@ Handle open_libraries() {
   return dlopen((folder + "libcaffe2_nvrtc.so").c_str(), RTLD_LAZY | RTLD_LOCAL);
 }
 
-template <class Function>
-bool find(Handle libraries, const char* name, Function*& place) {
-  place = reinterpret_cast<Function*>(dlsym(libraries, name));
-  return place != nullptr;
-}
-
-const Driver& driver() {
-  static const Driver found = [] {
-    Driver made;
-    const Handle libraries = open_libraries();
-    made.whole = libraries != nullptr && find(libraries, "cuDeviceGet", made.device_get) &&
-        find(libraries, "cuDeviceGetAttribute", made.device_attribute) && find(libraries, "cuModuleLoadData", made.module_load) &&
-        find(libraries, "cuModuleGetFunction", made.module_function) && find(libraries, "cuLaunchKernel", made.launch) &&
-        find(libraries, "nvrtcCreateProgram", made.create) && find(libraries, "nvrtcCompileProgram", made.compile) &&
-        find(libraries, "nvrtcGetPTXSize", made.ptx_size) && find(libraries, "nvrtcGetPTX", made.ptx) &&
-        find(libraries, "nvrtcDestroyProgram", made.destroy);
-    return made;
-  }();
-  return found;
+// Whether a function of those libraries is there and answers that it went well; `arguments` have the types of its parameters.
+template <class... Arguments>
+bool goes_well(const char* name, Arguments... arguments) {
+  static const Handle libraries = open_libraries();
+  const auto function = libraries == nullptr ? nullptr : reinterpret_cast<int (*)(Arguments...)>(dlsym(libraries, name));
+  return function != nullptr && function(arguments...) == 0;
 }
 
 // The kernel for a GPU, or null.
 Handle compiled(int gpu) {
-  const Driver& api = driver();
   int device = 0, major = 0, minor = 0;
   constexpr int capability_major = 75, capability_minor = 76;  // CUdevice_attribute, cuda.h
-  if (!api.whole || api.device_get(&device, gpu) != 0 || api.device_attribute(&major, capability_major, device) != 0 ||
-      api.device_attribute(&minor, capability_minor, device) != 0) {
-    return nullptr;
-  }
   Handle program = nullptr;
-  if (api.create(&program, kSource, "philox.cu", 0, nullptr, nullptr) != 0) {
+  if (!goes_well("cuDeviceGet", &device, gpu) || !goes_well("cuDeviceGetAttribute", &major, capability_major, device) ||
+      !goes_well("cuDeviceGetAttribute", &minor, capability_minor, device) ||
+      !goes_well<Handle*, const char*, const char*, int, const char* const*, const char* const*>(
+          "nvrtcCreateProgram", &program, kSource, "philox.cu", 0, nullptr, nullptr)) {
     return nullptr;
   }
   const std::string target = "--gpu-architecture=compute_" + std::to_string(major) + std::to_string(minor);
   const char* const options[] = {target.c_str(), "--fmad=false"};
   Handle module = nullptr, kernel = nullptr;
   size_t size = 0;
-  if (api.compile(program, 2, options) == 0 && api.ptx_size(program, &size) == 0) {
+  if (goes_well<Handle, int, const char* const*>("nvrtcCompileProgram", program, 2, options) && goes_well("nvrtcGetPTXSize", program, &size)) {
     std::string text(size, '\0');
-    if (api.ptx(program, text.data()) == 0 && api.module_load(&module, text.c_str()) == 0 &&
-        api.module_function(&kernel, module, "draw") != 0) {
+    if (goes_well("nvrtcGetPTX", program, text.data()) && goes_well<Handle*, const void*>("cuModuleLoadData", &module, text.c_str()) &&
+        !goes_well<Handle*, Handle, const char*>("cuModuleGetFunction", &kernel, module, "draw")) {
       kernel = nullptr;
     }
   }
-  api.destroy(&program);
+  goes_well("nvrtcDestroyProgram", &program);
   return kernel;
 }
 
@@ -193,7 +164,9 @@ bool launch_draw(int gpu, uint64_t blocks, std::array<void*, 13>& arguments) {
   }
   constexpr unsigned threads = 256;
   const auto groups = static_cast<unsigned>((blocks + threads - 1) / threads);
-  return kernel != nullptr && driver().launch(kernel, groups, 1, 1, threads, 1, 1, 0, nullptr, arguments.data(), nullptr) == 0;
+  return kernel != nullptr &&
+      goes_well<Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**>(
+             "cuLaunchKernel", kernel, groups, 1, 1, threads, 1, 1, 0, nullptr, arguments.data(), nullptr);
 }
 
 bool is_float(ElementType type) {

@@ -1,7 +1,7 @@
 // The `host` substrate: mps storages own bytes of this machine, and the CPU's kernels compute on them.
 #include "device/calls/alias.h"
 #include "device/interface/substrate.h"
-#include "device/memory/host_results.h"
+#include "device/memory/books.h"
 #include "device/memory/margins.h"
 #include "device/memory/memory.h"
 

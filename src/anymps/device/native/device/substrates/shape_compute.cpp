@@ -1,7 +1,6 @@
 // Operators without arithmetic: meta kernels where torch has them, the stated policy where a shape depends on values.
 #include "device/substrates/shape_compute.h"
 
-#include "device/interface/boxed_values.h"
 #include "device/interface/substrate.h"
 
 #include <ATen/ops/empty.h>
@@ -47,59 +46,50 @@ c10::List<std::optional<at::Tensor>> without_masks(
 }
 
 // Shapes that depend on values: everything counts, nothing repeats. Each function gets the arguments, gives the results.
-using Policy = void (*)(Stack& stack, size_t first, const std::vector<int64_t>& selected);
+using Given = c10::ArrayRef<c10::IValue>;
+using Policy = Stack (*)(Given given, const std::vector<int64_t>& selected);
 
-void all_nonzero(Stack& stack, size_t first, const std::vector<int64_t>&) {
-  const at::Tensor self = stack[first].toTensor();
-  stack.resize(first);
-  stack.emplace_back(new_shape({self.numel(), self.dim()}, c10::ScalarType::Long));
+Stack all_nonzero(Given given, const std::vector<int64_t>&) {
+  const at::Tensor self = given[0].toTensor();
+  return {new_shape({self.numel(), self.dim()}, c10::ScalarType::Long)};
 }
 
-void all_selected(Stack& stack, size_t first, const std::vector<int64_t>& selected) {
-  const at::Tensor self = stack[first].toTensor(), mask = stack[first + 1].toTensor();
+Stack all_selected(Given given, const std::vector<int64_t>& selected) {
+  const at::Tensor self = given[0].toTensor(), mask = given[1].toTensor();
   const int64_t all = c10::multiply_integers(at::infer_size(self.sizes(), mask.sizes()));
   const bool counted = !selected.empty() && selected.back() >= 0;
   const int64_t count = counted ? selected.back() * (all / std::max<int64_t>(mask.numel(), 1)) : all;
-  stack.resize(first);
-  stack.emplace_back(new_shape({count}, self.scalar_type()));
+  return {new_shape({count}, self.scalar_type())};
 }
 
-void all_unique(Stack& stack, size_t first, const std::vector<int64_t>&) {
-  const at::Tensor self = stack[first].toTensor();
-  stack.resize(first);
-  stack.emplace_back(new_shape({self.numel()}, self.scalar_type()));
-  stack.emplace_back(new_shape(self.sizes(), c10::ScalarType::Long));
-  stack.emplace_back(new_shape({self.numel()}, c10::ScalarType::Long));
+Stack all_unique(Given given, const std::vector<int64_t>&) {
+  const at::Tensor self = given[0].toTensor();
+  return {
+      new_shape({self.numel()}, self.scalar_type()), new_shape(self.sizes(), c10::ScalarType::Long),
+      new_shape({self.numel()}, c10::ScalarType::Long)};
 }
 
-void all_slices_unique(Stack& stack, size_t first, const std::vector<int64_t>&) {
-  const at::Tensor self = stack[first].toTensor();
-  const int64_t count = self.size(stack[first + 1].toInt());
-  stack.resize(first);
-  stack.emplace_back(new_shape(self.sizes(), self.scalar_type()));
-  stack.emplace_back(new_shape({count}, c10::ScalarType::Long));
-  stack.emplace_back(new_shape({count}, c10::ScalarType::Long));
+Stack all_slices_unique(Given given, const std::vector<int64_t>&) {
+  const at::Tensor self = given[0].toTensor();
+  const int64_t count = self.size(given[1].toInt());
+  return {
+      new_shape(self.sizes(), self.scalar_type()), new_shape({count}, c10::ScalarType::Long),
+      new_shape({count}, c10::ScalarType::Long)};
 }
 
-void no_repeats(Stack& stack, size_t first, const std::vector<int64_t>&) {
-  const at::Tensor repeats = stack[first].toTensor();
-  const c10::IValue& total = stack[first + 1];
-  const int64_t count = total.isInt() ? total.toInt() : repeats.numel();
-  stack.resize(first);
-  stack.emplace_back(new_shape({count}, repeats.scalar_type()));
+Stack no_repeats(Given given, const std::vector<int64_t>&) {
+  const at::Tensor repeats = given[0].toTensor();
+  return {new_shape({given[1].isInt() ? given[1].toInt() : repeats.numel()}, repeats.scalar_type())};
 }
 
-void fewest_bins(Stack& stack, size_t first, const std::vector<int64_t>&) {
-  const int64_t bins = std::max<int64_t>(stack[first + 2].toInt(), 1);
-  const bool weighted = stack[first + 1].isTensor() && stack[first + 1].toTensor().defined();
-  const auto type = weighted ? stack[first + 1].toTensor().scalar_type() : c10::ScalarType::Long;
-  stack.resize(first);
-  stack.emplace_back(new_shape({bins}, type));
+Stack fewest_bins(Given given, const std::vector<int64_t>&) {
+  const bool weighted = given[1].isTensor() && given[1].toTensor().defined();
+  const auto type = weighted ? given[1].toTensor().scalar_type() : c10::ScalarType::Long;
+  return {new_shape({std::max<int64_t>(given[2].toInt(), 1)}, type)};
 }
 
-void unequal(Stack& stack, size_t first, const std::vector<int64_t>&) {
-  stack.resize(first);
-  stack.emplace_back(false);
+Stack unequal(Given, const std::vector<int64_t>&) {
+  return {false};
 }
 
 Policy policy_of(const std::string& name) {
@@ -202,7 +192,9 @@ void compute_shapes(const Rule& rule, const c10::OperatorHandle& op, Stack* stac
   const auto& schema = op.schema();
   const size_t first = stack->size() - schema.arguments().size();
   if (const Policy policy = policy_of(rule.name)) {
-    policy(*stack, first, selected);
+    Stack results = policy(Given(*stack).slice(first), selected);
+    stack->resize(first);
+    stack->insert(stack->end(), results.begin(), results.end());
     assume(rule.name);
     return;
   }

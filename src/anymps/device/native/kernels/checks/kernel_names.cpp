@@ -2,6 +2,7 @@
 #include "kernels/checks/argument_checks.h"
 
 #include "device/device.h"
+#include "kernels/random/drawing.h"
 #include "kernels/redirect/boxed_arguments.h"
 
 #include <ATen/core/Tensor.h>
@@ -25,24 +26,10 @@ bool among(uint64_t bits, c10::ScalarType type) {
 
 // scalarToMetalTypeString in aten/src/ATen/native/mps/OperationUtils.mm
 const char* metal_name_of(c10::ScalarType type) {
-  using Type = c10::ScalarType;
-  switch (type) {
-    case Type::Byte: return "uchar";
-    case Type::Char: return "char";
-    case Type::Short: return "short";
-    case Type::Int: return "int";
-    case Type::Long: return "long";
-    case Type::Half: return "half";
-    case Type::Float: return "float";
-    case Type::ComplexHalf: return "half2";
-    case Type::ComplexFloat: return "float2";
-    case Type::Bool: return "bool";
-    case Type::BFloat16: return "bfloat";
-    case Type::UInt16: return "ushort";
-    case Type::UInt32: return "uint";
-    case Type::UInt64: return "ulong";
-    default: return "float8_e4m3fn";
+  if (const std::optional<ElementType> element = drawing::element_of(type)) {
+    return metal_name(*element);
   }
+  return type == c10::ScalarType::ComplexHalf ? "half2" : type == c10::ScalarType::ComplexFloat ? "float2" : "float8_e4m3fn";
 }
 
 void fill_in_place(std::string& text, const char* what, const std::string& by) {

@@ -4,7 +4,7 @@
 // the comments that quote them beside the marks in torch/testing/_internal/common_methods_invocations.py. Texts that are
 // the same for every call, with their releases: OPERATOR_LIMITS in anymps/rules/_limits.py.
 #include "device/device.h"
-#include "kernels/redirect/kernel_table.h"
+#include "kernels/kernels.h"
 #include "kernels/redirect/unboxed.h"
 
 #include <ATen/TracerMode.h>

@@ -4,7 +4,7 @@
 // 191763). Source: aten/src/ATen/native/mps/kernels/FusedOptimizerOps.metal, and the kernels of torch 2.13's macOS wheel,
 // which tell where a product and a sum are one operation (fma).
 #include "kernels/random/drawing.h"
-#include "kernels/redirect/kernel_table.h"
+#include "kernels/kernels.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

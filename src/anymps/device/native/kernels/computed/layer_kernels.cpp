@@ -2,7 +2,7 @@
 //
 // Sizes of what LSTM saves for its backward: RnnOps.mm, torch 2.13. Which results are saved: derivatives.yaml.
 #include "device/device.h"
-#include "kernels/redirect/kernel_table.h"
+#include "kernels/kernels.h"
 #include "kernels/redirect/unboxed.h"
 
 #include <ATen/ops/_lstm_mps_ops.h>

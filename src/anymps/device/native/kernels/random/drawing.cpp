@@ -37,7 +37,7 @@ const Launch& launch() {
   return the_launch;
 }
 
-ElementType element_type(const char* kernel, c10::ScalarType type) {
+std::optional<ElementType> element_of(c10::ScalarType type) {
   switch (type) {
     case c10::ScalarType::Float: return ElementType::f32;
     case c10::ScalarType::Half: return ElementType::f16;
@@ -51,7 +51,13 @@ ElementType element_type(const char* kernel, c10::ScalarType type) {
     case c10::ScalarType::UInt32: return ElementType::u32;
     case c10::ScalarType::UInt64: return ElementType::u64;
     case c10::ScalarType::Bool: return ElementType::boolean;
-    default: break;
+    default: return std::nullopt;
+  }
+}
+
+ElementType element_type(const char* kernel, c10::ScalarType type) {
+  if (const std::optional<ElementType> element = element_of(type)) {
+    return *element;
   }
   const bool complex = type == c10::ScalarType::ComplexFloat || type == c10::ScalarType::ComplexHalf;
   throw KernelMissing(
@@ -136,10 +142,8 @@ void fill(
 }  // namespace drawing
 
 void add_random_kernels(KernelTable& table) {
-  drawing::add_floats(table);
-  drawing::add_integers(table);
+  drawing::add_fills(table);
   drawing::add_samplers(table);
-  drawing::add_multinomial(table);
 }
 
 }  // namespace anymps

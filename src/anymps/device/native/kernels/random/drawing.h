@@ -6,7 +6,7 @@
 #pragma once
 
 #include "device/device.h"
-#include "kernels/redirect/kernel_table.h"
+#include "kernels/kernels.h"
 #include "kernels/redirect/unboxed.h"
 #include "model/model.h"
 
@@ -27,6 +27,8 @@ using MaybeGenerator = std::optional<at::Generator>;
 // The release's kernels, over torch's threads.
 const Launch& launch();
 
+// Nothing for a complex number and for what Metal has no name for.
+std::optional<ElementType> element_of(c10::ScalarType type);
 // Throws KernelMissing for an element type that no kernel of this name can have.
 ElementType element_type(const char* kernel, c10::ScalarType type);
 
@@ -98,10 +100,8 @@ void add_shared(KernelTable& table) {
 }
 
 // Each file adds its own.
-void add_floats(KernelTable& table);       // random_floats.cpp
-void add_integers(KernelTable& table);     // random_integers.cpp
-void add_samplers(KernelTable& table);     // random_samplers.cpp
-void add_multinomial(KernelTable& table);  // random_multinomial.cpp
+void add_fills(KernelTable& table);     // random_fills.cpp
+void add_samplers(KernelTable& table);  // random_samplers.cpp
 
 }  // namespace drawing
 }  // namespace anymps

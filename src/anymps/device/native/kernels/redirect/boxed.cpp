@@ -1,16 +1,19 @@
 // The redirect to CPU kernels, and what an operator without a kernel gets, through the dispatcher's boxed convention.
-#include "kernels/redirect/boxed.h"
+#include "kernels/kernels.h"
 
 #include "device/device.h"
 #include "kernels/redirect/boxed_arguments.h"
 #include "kernels/computed/fallback.h"
 #include "kernels/checks/argument_checks.h"
-#include "kernels/computed/widening.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <anymps/typed_kernels.h>
+#include <c10/core/DispatchKeySet.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace anymps {
@@ -255,6 +258,100 @@ c10::KernelFunction make_catch_all() {
 
 void set_fallback_allowed(bool allowed) {
   fallback_allowed.store(allowed);
+}
+
+namespace {
+
+// A backend without kernels of its own: what it is given is the composite one.
+constexpr c10::DispatchKeySet kComposite(c10::DispatchKey::VE);
+
+bool is_plain(const c10::IValue& value) {
+  return !value.isTensor() || !value.toTensor().defined() ||
+      (value.toTensor().is_mps() && value.toTensor().layout() == c10::kStrided);
+}
+
+// Operators that this torch makes of others on mps, and that PyTorch's own kernels of a later release compute in one call.
+class LaunchedComposite final : public c10::OperatorKernel {
+ public:
+  explicit LaunchedComposite(const Rule& rule) : rule_(rule) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (!launched(*stack)) {
+      op.redispatchBoxed(kComposite, stack);
+    }
+  }
+
+ private:
+  // Whether a kernel has computed it. If not, the stack is as it was, and the tape tells of the operators that follow.
+  bool launched(Stack& stack) const {
+    const auto& schema = rule_.op.schema().arguments();
+    const size_t first = stack.size() - schema.size();
+    const Stack given(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end());
+    if (!std::all_of(given.begin(), given.end(), is_plain)) {
+      return false;
+    }
+    try {
+      Call call(rule_, /*sparse=*/false, /*on_host=*/true);
+      convert_arguments(rule_, schema, stack, [&](const at::Tensor& tensor, bool written, size_t position) {
+        return call.to_alias(tensor, written, position);
+      }, call.device());
+      if (!launch(rule_, stack, given)) {
+        call.leave();
+        std::copy(given.begin(), given.end(), stack.begin() + static_cast<std::ptrdiff_t>(first));
+        return false;
+      }
+      convert_results(stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
+      call.finish();
+      return true;
+    } catch (const c10::Error& error) {
+      rethrow_as_ours(error);
+    }
+  }
+
+  const Rule& rule_;
+};
+
+}  // namespace
+
+c10::KernelFunction make_launched_composite(const Rule& rule) {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<LaunchedComposite>(rule));
+}
+
+namespace {
+
+// Of typed kernels, for the operators that make up most training steps. That of the calling thread; a new one while somebody else holds it or its memory.
+const at::Tensor& float_number() {
+  thread_local at::Tensor number;  // written again for each call
+  if (C10_UNLIKELY(!number.defined() || number.use_count() != 1 || number.storage().use_count() != 1)) {
+    number = at::Tensor(at::detail::empty_cpu({}, c10::ScalarType::Float));
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return number;
+}
+
+}  // namespace
+
+// Half-precision kernels take the number as it is, so only float32 is cast early.
+const at::Tensor* number_in_dtype_of(const at::Tensor& tensor, const at::Tensor& number) {
+  if (!number.unsafeGetTensorImpl()->is_wrapped_number() || !number.is_cpu() || !tensor.is_cpu() ||
+      tensor.scalar_type() != c10::ScalarType::Float || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return nullptr;
+  }
+  float value;
+  if (number.scalar_type() == c10::ScalarType::Double) {
+    value = static_cast<float>(*number.const_data_ptr<double>());
+  } else if (number.scalar_type() == c10::ScalarType::Long) {
+    value = static_cast<float>(*number.const_data_ptr<int64_t>());
+  } else {
+    return nullptr;
+  }
+  const at::Tensor& in_float = float_number();
+  *static_cast<float*>(in_float.unsafeGetTensorImpl()->mutable_data()) = value;
+  return &in_float;
+}
+
+void add_step_kernels(KernelTable& table) {
+  add_typed_kernels(table);
 }
 
 }  // namespace anymps

@@ -1,6 +1,6 @@
 // Allocation, views, storages, copies and reads: the operators that are about memory rather than arithmetic.
 #include "device/device.h"
-#include "kernels/redirect/kernel_table.h"
+#include "kernels/kernels.h"
 #include "kernels/redirect/unboxed.h"
 #include "rules/rules.h"
 #include "recorder/recorder.h"
@@ -36,12 +36,17 @@ void check_not_pinned(std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
+template <class Op>
+const Rule& rule_of() {
+  static const Rule* rule = find_rule(full_name<Op>());
+  return *rule;
+}
+
 // Allocations write no entry, but their buffers have a line.
 template <class Op>
 void note_bare(const at::Tensor& result) {
   if (C10_UNLIKELY(recording())) {
-    static const Rule* rule = find_rule(full_name<Op>());
-    tape::note_empty(*rule, result.unsafeGetTensorImpl());
+    tape::note_empty(rule_of<Op>(), result.unsafeGetTensorImpl());
   }
 }
 
@@ -85,15 +90,6 @@ at::Tensor empty_strided(
   return result;
 }
 
-struct CopyRule {
-  const Rule* copy = nullptr;
-  const Rule* read = nullptr;
-};
-CopyRule& rules() {
-  static CopyRule the_rules;
-  return the_rules;
-}
-
 bool plain_device(const at::Tensor& tensor) {
   return tensor.is_mps() || tensor.is_cpu();
 }
@@ -107,7 +103,7 @@ bool castable(c10::ScalarType dtype) {
   const Refusal kind = dtype == c10::ScalarType::Double ? Refusal::Float64
       : dtype == c10::ScalarType::ComplexDouble         ? Refusal::Complex128
                                                         : Refusal::Dtype;
-  refuse(kind, *rules().copy, static_cast<ErrorClass>(said.error), fill_in(said.text, c10::toString(dtype)), culprit);
+  refuse(kind, rule_of<at::_ops::copy_>(), static_cast<ErrorClass>(said.error), fill_in(said.text, c10::toString(dtype)), culprit);
 }
 
 // The bytes are copied as they lie (Copy.mm, torch 2.13: a blit). Else a kernel moves them, which has to know the dtype.
@@ -170,10 +166,11 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     check_cast(self, source);
   }
   enter_device();
-  if (direction == Direction::MpsToCpu && rules().copy->hazards != nullptr) {
-    check_hazards(*rules().copy, self, source);
+  const Rule& rule = rule_of<at::_ops::copy_>();
+  if (direction == Direction::MpsToCpu && rule.hazards != nullptr) {
+    check_hazards(rule, self, source);
   }
-  Span span(*rules().copy);
+  Span span(rule);
   span.fate(Fate::Copy);
   span.input(source.unsafeGetTensorImpl());
   span.input(self.unsafeGetTensorImpl());
@@ -240,7 +237,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   // Text of torch 2.13, aten/src/ATen/native/mps/operations/Scalar.mm
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
   enter_device();
-  Span span(*rules().read);
+  Span span(rule_of<at::_ops::_local_scalar_dense>());
   span.wait(Wait::Item);
   span.input(self.unsafeGetTensorImpl());
   span.moved(Direction::MpsToCpu, static_cast<int64_t>(self.element_size()), false);
@@ -257,16 +254,6 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
 template <auto* function>
 c10::KernelFunction plain(const Rule&) {
   return c10::KernelFunction::makeFromUnboxedRuntimeFunction(function);
-}
-
-c10::KernelFunction copy_kernel(const Rule& rule) {
-  rules().copy = &rule;
-  return plain<&copy>(rule);
-}
-
-c10::KernelFunction read_kernel(const Rule& rule) {
-  rules().read = &rule;
-  return plain<&local_scalar_dense>(rule);
 }
 
 // PyTorch's own functions below only look at sizes, strides and the storage's allocator, never at the device's data.
@@ -297,10 +284,10 @@ void add_memory_kernels(KernelTable& table) {
   auto add = [&](const std::string& name, KernelFactory factory) { table.rows.emplace_back(name, factory); };
   add(full_name<ops::empty_memory_format>(), &plain<&empty>);
   add(full_name<ops::empty_strided>(), &plain<&empty_strided>);
-  add(full_name<ops::copy_>(), &copy_kernel);
+  add(full_name<ops::copy_>(), &plain<&copy>);
   add(full_name<ops::_copy_from>(), &plain<&copy_from>);
   add(full_name<ops::_copy_from_and_resize>(), &plain<&copy_from_and_resize>);
-  add(full_name<ops::_local_scalar_dense>(), &read_kernel);
+  add(full_name<ops::_local_scalar_dense>(), &plain<&local_scalar_dense>);
   add(full_name<ops::resize_>(), &plain<&resize>);
   add(full_name<ops::set__source_Storage_storage_offset>(), &plain<&set_storage>);
   add(full_name<ops::set__source_Storage>(), &plain<&at::native::set_>);

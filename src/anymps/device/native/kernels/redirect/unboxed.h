@@ -2,8 +2,7 @@
 #pragma once
 
 #include "device/device.h"
-#include "kernels/redirect/boxed.h"
-#include "kernels/redirect/kernel_table.h"
+#include "kernels/kernels.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -224,7 +223,7 @@ struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>
     : std::true_type {};
 
 // `number` in float32, if that is what the CPU's kernel would cast it to beside `tensor`; else nullptr. The kernel's own cast is
-// four operators, more than the arithmetic on a small tensor (step_kernels.cpp). Holds until the thread's next call.
+// four operators, more than the arithmetic on a small tensor (boxed.cpp). Holds until the thread's next call.
 const at::Tensor* number_in_dtype_of(const at::Tensor& tensor, const at::Tensor& number);
 
 template <class R, class... Args>

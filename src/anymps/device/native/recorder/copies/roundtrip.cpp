@@ -1,9 +1,10 @@
-// The memory that copies to the CPU wrote, and the operators that were given it.
+// The memory that copies to the CPU wrote, and the operators that were given it; which CPU tensors a line has copied before.
 #include "recorder/copies/roundtrip.h"
 
 #include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/lines/autograd.h"
+#include "recorder/copies/pending_copies.h"
 #include "recorder/lines/call_sites.h"
 #include "recorder/tape/marks.h"
 #include "recorder/program/progress.h"
@@ -20,6 +21,9 @@
 #include <vector>
 
 namespace anymps::roundtrip {
+
+using nonblocking::host_storage;
+
 namespace {
 
 constexpr size_t kMostTrips = 1024;
@@ -42,9 +46,15 @@ std::optional<at::CallbackHandle> observer;  // guarded by the mutex
 std::atomic<bool> watching{false};            // whether there is one
 thread_local int depth = 0;
 
-const c10::StorageImpl* host_storage(const at::Tensor& tensor) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  return tensor.defined() && impl->is_cpu() && impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+// Of the bytes at the beginning, in the middle and at the end, which tell a change.
+size_t hash_of(const c10::StorageImpl& storage) {
+  const std::string_view bytes(static_cast<const char*>(storage.data()), storage.nbytes());
+  const std::hash<std::string_view> hash;
+  if (bytes.size() <= 3 * kLooked) {
+    return hash(bytes);
+  }
+  const size_t first = hash(bytes.substr(0, kLooked)), last = hash(bytes.substr(bytes.size() - kLooked));
+  return (first * 31 + hash(bytes.substr(bytes.size() / 2, kLooked))) * 31 + last;
 }
 
 Trip* find(const c10::StorageImpl* storage) {  // under the mutex
@@ -184,16 +194,6 @@ bool counts() {
 
 }  // namespace
 
-size_t hash_of(const c10::StorageImpl& storage) {
-  const std::string_view bytes(static_cast<const char*>(storage.data()), storage.nbytes());
-  const std::hash<std::string_view> hash;
-  if (bytes.size() <= 3 * kLooked) {
-    return hash(bytes);
-  }
-  const size_t first = hash(bytes.substr(0, kLooked)), last = hash(bytes.substr(bytes.size() - kLooked));
-  return (first * 31 + hash(bytes.substr(bytes.size() / 2, kLooked))) * 31 + last;
-}
-
 void left(const at::Tensor& host) {
   if (!counts()) {
     return;
@@ -239,3 +239,64 @@ void recording_ends() {
 }
 
 }  // namespace anymps::roundtrip
+
+namespace anymps::repeats {
+namespace {
+
+constexpr size_t kMostSources = 16;  // of one line: a layer's own, in a model of several
+constexpr int kSteps = 3;
+
+struct Source {
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // while it is held, its address is no other's
+  const c10::StorageImpl* address;
+  int64_t offset, numel;  // the elements of the storage that were copied
+  bool sliced;            // whether others of it were copied, too: batches of a data set
+  uint32_t version;
+  size_t hash;
+  uint32_t step;
+  int steps;
+};
+
+Mutex mutex;
+auto& lines = *new std::unordered_map<uint32_t, std::vector<Source>>;  // never destroyed, as threads may still copy
+
+}  // namespace
+
+bool is_third(const at::Tensor& source, uint32_t site) {
+  const c10::TensorImpl* impl = source.unsafeGetTensorImpl();
+  if (!impl->is_cpu() || !impl->has_storage() || source.is_inference()) {
+    return false;
+  }
+  const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  const uint32_t version = impl->version_counter().current_version(), step = progress::current_step();
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<Source>& known = lines[site];
+  for (Source& it : known) {
+    if (it.address != storage) {
+      continue;
+    }
+    it.sliced |= it.offset != impl->storage_offset() || it.numel != impl->numel();
+    if (it.sliced || it.step == step) {
+      return false;
+    }
+    // What is no operator may have written to it: a loader fills the array that it wraps.
+    const size_t hash = roundtrip::hash_of(*storage);
+    const bool same = it.version == version && (it.steps == 1 || it.hash == hash);
+    it = {std::move(it.storage), storage, it.offset, it.numel, false, version, hash, step, same ? it.steps + 1 : 1};
+    return it.steps == kSteps;
+  }
+  if (known.size() == kMostSources) {
+    known.erase(known.begin());
+  }
+  const int64_t offset = impl->storage_offset(), numel = impl->numel();
+  const size_t hash = 0;  // most never return
+  known.push_back({source.storage().getWeakStorageImpl(), storage, offset, numel, false, version, hash, step, 1});
+  return false;
+}
+
+void forget_all() {
+  std::lock_guard<std::mutex> lock(mutex);
+  lines.clear();
+}
+
+}  // namespace anymps::repeats

@@ -1,4 +1,5 @@
-// Tensors that go to the CPU and come back to mps: which copy took them there, and what became of them meanwhile.
+// Tensors that go to the CPU and come back to mps: which copy took them there, and what became of them meanwhile. And CPU tensors
+// that are copied to mps at the same line in step after step, with nothing changed in them.
 //
 // A copy to the CPU is remembered by the memory that it wrote, so that a view of it or a numpy array over it is known
 // again when it is copied to mps. What operators make of it is followed too, for the next few dozen operators.
@@ -6,10 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace anymps::roundtrip {
+#include <cstdint>
 
-// Of the bytes at the beginning, in the middle and at the end, which tell a change.
-size_t hash_of(const c10::StorageImpl& storage);
+namespace anymps::roundtrip {
 
 // After a copy to the CPU. Does nothing unless a full recording runs, in a backward, and inside another call.
 void left(const at::Tensor& host);
@@ -21,3 +21,12 @@ void recording_starts();
 void recording_ends();
 
 }  // namespace anymps::roundtrip
+
+namespace anymps::repeats {
+
+// After a copy of `source` to mps at line `site`: true once, in the third step that copies the very same values there.
+bool is_third(const at::Tensor& source, uint32_t site);
+
+void forget_all();
+
+}  // namespace anymps::repeats

@@ -1,9 +1,8 @@
 // Frames, from the innermost on, until one is the user's.
 #include "recorder/lines/call_sites.h"
 
-#include "recorder/lines/generated_lines.h"
-
 #include <functional>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -42,6 +41,11 @@ std::unordered_map<SiteKey, uint32_t, SiteHash> instructions;  // the same by in
 std::unordered_map<std::string, uint32_t> named_sites;
 std::vector<SiteText> new_sites;
 uint32_t site_count = 0;
+
+std::unordered_map<std::string, GeneratedLines>& written_files() {
+  static auto* tables = new std::unordered_map<std::string, GeneratedLines>();  // never destroyed: code outlives it
+  return *tables;
+}
 
 std::string text_of(PyObject* object, const char* attribute) {
   std::string result;
@@ -91,7 +95,8 @@ const CodeFacts& facts_of(PyCodeObject* code) {
   facts.internal = is_internal(facts.file);
   facts.nameless = facts.file == "<string>";
   facts.compares = facts.internal && facts.file.find("/unittest/") != std::string::npos;
-  facts.lines = generated_lines(facts.file);
+  const auto written = written_files().find(facts.file);
+  facts.lines = written == written_files().end() ? nullptr : &written->second;
   return codes.emplace(code, std::move(facts)).first->second;
 }
 
@@ -149,9 +154,10 @@ static uint32_t site_of_frame(PyFrameObject* frame, PyCodeObject* code, const Co
 static uint32_t site_of_written(PyFrameObject* frame, PyCodeObject* code, const GeneratedLines& lines) {
   const int line = PyFrame_GetLineNumber(frame);
   uint32_t& site = sites[{code, nullptr, line}];
-  const CodePlace* place = site == 0 ? place_of(lines, line) : nullptr;
-  if (place != nullptr) {
-    site = number_of(place->file, place->line, own_name(place->function), "");
+  const auto after = lines.upper_bound(line);
+  if (site == 0 && after != lines.begin() && std::prev(after)->second.line != 0) {
+    const CodePlace& place = std::prev(after)->second;
+    site = number_of(place.file, place.line, own_name(place.function), "");
   }
   return site;
 }
@@ -232,6 +238,10 @@ void forget_sites() {
   named_sites.clear();
   new_sites.clear();
   site_count = 0;
+}
+
+void place_lines(const std::string& file, GeneratedLines lines) {
+  written_files()[file] = std::move(lines);
 }
 
 }  // namespace anymps

@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -61,5 +62,14 @@ void forget_sites();
 
 // The number of one place in the user's code, for Python callers: file, line, function.
 uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via);
+
+// Code that a compiler has written: the lines of the program that its lines compute.
+struct CodePlace {
+  std::string file, function;
+  int line;  // 0: none of the program's
+};
+// By the first line of the written code that it holds for; it holds up to the next.
+using GeneratedLines = std::map<int, CodePlace>;
+void place_lines(const std::string& file, GeneratedLines lines);  // wants the GIL
 
 }  // namespace anymps

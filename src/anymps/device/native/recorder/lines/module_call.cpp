@@ -1,5 +1,4 @@
 // Another way into torch.nn.Module.__call__.
-#include "recorder/lines/module_call.h"
 
 #include "patches/patches.h"
 #include "recorder/program/progress.h"

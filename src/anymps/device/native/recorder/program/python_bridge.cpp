@@ -5,7 +5,9 @@
 #include "recorder/lines/call_sites.h"
 #include "recorder/tape/marks.h"
 #include "recorder/program/progress.h"
-#include "recorder/copies/repeats.h"
+#include "recorder/copies/roundtrip.h"
+#include "recorder/copies/overwritten.h"
+#include "recorder/lines/places.h"
 
 #include <unordered_set>
 
@@ -55,6 +57,54 @@ NoDynamo::~NoDynamo() {
   }
   Py_DECREF(former_);
   PyErr_Restore(type, value, traceback);
+}
+
+PyObject* to_python(const c10::IValue& value, bool as_given) {
+  if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) {
+    return Py_NewRef(Py_None);
+  }
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    const bool is_number = !as_given && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.device().is_cpu();
+    return is_number ? to_python(c10::IValue(tensor.item())) : THPVariable_Wrap(tensor);
+  }
+  if (value.isBool()) {
+    return PyBool_FromLong(value.toBool());
+  }
+  if (value.isInt()) {
+    return PyLong_FromLongLong(value.toInt());
+  }
+  if (value.isDouble()) {
+    return PyFloat_FromDouble(value.toDouble());
+  }
+  if (value.isComplexDouble()) {
+    const c10::complex<double> number = value.toComplexDouble();
+    return PyComplex_FromDoubles(number.real(), number.imag());
+  }
+  if (value.isString()) {
+    return PyUnicode_FromString(value.toStringRef().c_str());
+  }
+  if (value.isSymInt() && !as_given) {
+    return PyLong_FromLongLong(value.toSymInt().guard_int(__FILE__, __LINE__));
+  }
+  if (value.isDevice() && !as_given) {
+    return PyUnicode_FromString(value.toDevice().str().c_str());
+  }
+  if (!value.isList()) {
+    return nullptr;
+  }
+  PyObject* list = PyList_New(0);
+  for (const c10::IValue& item : value.toList()) {
+    PyObject* made = list == nullptr ? nullptr : to_python(item, as_given);
+    if (made == nullptr || PyList_Append(list, made) != 0) {
+      Py_XDECREF(made);
+      Py_XDECREF(list);
+      PyErr_Clear();
+      return nullptr;
+    }
+    Py_DECREF(made);
+  }
+  return list;
 }
 
 namespace {
@@ -128,17 +178,39 @@ void note_copy_to_mps(const at::Tensor& source) {
   });
 }
 
-void tell_of_fault(const std::string& id, uint32_t site) {
-  PyObject* callback = callbacks().fault;
-  if (recording() && callback != nullptr) {
-    call_python(callback, [&] { return PyObject_CallFunction(callback, "sI", id.c_str(), site); });
-  }
-}
-
 void note_surfaced(uint32_t number) {
   if (recording() && number != 0) {
     call_python(callbacks().surfaced, [&] { return PyObject_CallFunction(callbacks().surfaced, "I", number); });
   }
+}
+
+static std::string mark_of(const HazardRow& row, const std::string& call) {
+  return "anymps::hazard." + row.id + " " + call;
+}
+
+void note_fault(const HazardRow& row, const std::string& call) {
+  tape::note_hazard(mark_rule(mark_of(row, call)));
+  PyObject* callback = callbacks().fault;
+  if (observed() && callback != nullptr) {  // for who wants to save what there is before the process ends
+    const uint32_t site = current_place();
+    call_python(callback, [&] { return PyObject_CallFunction(callback, "sI", row.id.c_str(), site); });
+  }
+}
+
+const HazardRow* note_faults(const Rule& rule, c10::ArrayRef<Operand> operands) {
+  const HazardRow* refused = nullptr;
+  each_hazard(rule, operands, [&](const HazardRow& row) {
+    if (refused != nullptr) {
+      return;
+    }
+    if (!shows_later(row)) {
+      note_fault(row, rule.name);
+      refused = row.text.empty() ? nullptr : &row;
+    } else if (recording() && !muted()) {
+      overwritten::remember(operands[1].tensor, mark_of(row, rule.name), current_site());
+    }
+  });
+  return refused;
 }
 
 }  // namespace anymps

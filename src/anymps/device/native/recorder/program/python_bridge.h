@@ -3,9 +3,10 @@
 
 #include "rules/rules.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <Python.h>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <string>
 
@@ -34,6 +35,10 @@ class NoDynamo {
   PyObject* former_ = nullptr;
 };
 
+// A boxed value as Python has it, a new reference; nullptr, without an exception of Python, for what has no such form. A number in a
+// tensor's place is a number again, and a device its text, unless values are wanted `as_given`. Needs the GIL.
+PyObject* to_python(const c10::IValue& value, bool as_given = false);
+
 // A recording begins: nothing has been told of it.
 void forget_told();
 
@@ -44,10 +49,25 @@ uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const st
 // comes by in every step as it was.
 void note_copy_to_mps(const at::Tensor& source);
 
-// A call is about to meet a known fault: for who wants to save what there is before the process ends.
-void tell_of_fault(const std::string& id, uint32_t site);
-
 // A delayed error, noted before under that number, is raised by the calling line.
 void note_surfaced(uint32_t number);
+
+// Notes that a call, by its operator's name, meets this known fault of MPS.
+void note_fault(const HazardRow& row, const std::string& call);
+
+// Notes each fault in force that a call meets, up to one with a text: a Mac refuses the call there, and that one is answered.
+// Only for rules with hazards.
+const HazardRow* note_faults(const Rule& rule, c10::ArrayRef<Operand> operands);
+
+// A callable in the place of another one that is told of each call, and leaves no frame of its own: `around` gets the arguments before `original` does, and gives None or what to call afterwards, with the exception that
+// came or None. Returns null with a Python error set.
+PyObject* make_watched_call(PyObject* original, PyObject* around);
+
+// From now on calls of this Python function, `torch.nn.Module.__call__`, are noted. Returns false with a Python error set.
+bool watch_module_calls(PyObject* function);
+void unwatch_module_calls();
+
+void forget_module_number(PyObject* module);
+void forget_module_numbers();
 
 }  // namespace anymps

@@ -1,5 +1,4 @@
 // Torch's warnings name a caller by counting Python frames: a wrapper in Python would be the file and line they name.
-#include "recorder/program/watched_call.h"
 
 #include "recorder/program/python_bridge.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rules/rules.h"
-#include "recorder/tape/form.h"
+#include "recorder/tape/signatures.h"
 #include "recorder/program/progress.h"
 
 #include <ATen/core/Tensor.h>

@@ -3,6 +3,16 @@
 
 namespace anymps_rt {
 
+inline unsigned long float_state() {
+#if defined(__x86_64__)
+  return __builtin_ia32_stmxcsr();
+#else
+  unsigned long state;
+  asm volatile("mrs %0, fpcr" : "=r"(state));
+  return state;
+#endif
+}
+
 inline void set_float_state(unsigned long state) {
 #if defined(__x86_64__)
   __builtin_ia32_ldmxcsr(static_cast<unsigned>(state));
@@ -13,12 +23,10 @@ inline void set_float_state(unsigned long state) {
 
 // Has subnormal floats be zero, and returns what was before.
 inline unsigned long flush_subnormals() {
+  const unsigned long before = float_state();
 #if defined(__x86_64__)
-  const unsigned long before = __builtin_ia32_stmxcsr();
   set_float_state(0x9fc0);  // FTZ and DAZ; all exceptions masked
 #else
-  unsigned long before;
-  asm volatile("mrs %0, fpcr" : "=r"(before));
   set_float_state(1ul << 24);
 #endif
   return before;
