@@ -6,7 +6,6 @@
 #           build for CUDA, an index of CPU builds saves some gigabytes)
 # SANITIZER for `make sanitize`: address (with UBSan) or thread; PART of its files, such as 2/4
 # PUBLIC    for `make public-kernels`: where the checkouts lie
-# PACKAGE   for `make mutants`: a package that tests/mutants.py knows, with SAMPLE mutants chosen by SEED
 # BASE      for `make quick`: what the working tree is compared with
 # WORKERS   how many processes share the tests (auto: one a core, no more than four; 0: the one that reports)
 
@@ -15,8 +14,6 @@ VENV ?= .venv
 PIP_FLAGS ?=
 WORKERS ?= auto
 BASE ?= main
-SAMPLE ?= 50
-SEED ?= 0
 SANITIZER ?= address
 PART ?= 1/1
 PUBLIC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/anymps-public-kernels
@@ -33,7 +30,7 @@ KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 # Hundreds of processes import this package: what one has compiled, the others read, also where containers say otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo quick test test-all unit integration slow mutants fuzz fuzz-files stress public-kernels sanitize check format pages docs wheel clean
+.PHONY: help demo quick test test-all unit integration slow fuzz fuzz-files stress public-kernels sanitize check format pages docs wheel clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
@@ -41,7 +38,6 @@ help:
 	@echo "make test    unit tests, then the tests with the libraries that use PyTorch, without the slow ones"
 	@echo "make test-all   make test, then the slow tests"
 	@echo "make unit    the unit tests of make test alone (also: integration, slow)"
-	@echo "make mutants PACKAGE=cost   do the tests notice faults? (SAMPLE, SEED)"
 	@echo "make fuzz-files   damaged files given to the commands (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
 	@echo "make fuzz    random programs on the device and the CPU, random Metal kernels (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
 	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), every operator traced, every function called"
@@ -101,10 +97,6 @@ stress: $(VENV)/.test-$(KEY) core
 	@cd tests && OMP_NUM_THREADS=1 $(abspath $(BIN))/python -m every_function
 	@echo "==> the accuracy of predicted times"
 	@$(BIN)/python benchmarks/fit_times.py --check
-
-mutants: $(VENV)/.test-$(KEY) core
-	@$(PIP) "cosmic-ray>=8.3,<9"
-	@$(BIN)/python -m tests.mutants $(PACKAGE) --sample $(SAMPLE) --seed $(SEED)
 
 sanitize: $(VENV)/.test-$(KEY)
 	@echo "==> tests of the device and of Metal kernels under the $(SANITIZER) sanitizer"

@@ -135,7 +135,7 @@ def test_the_cache_has_a_limit(small_cache: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_used_stays(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shader that was made long ago and is used now is not the oldest."""
-    from anymps.metal.compilation._cache_limit import prune
+    from anymps.metal.compilation._cache import prune
 
     value()
     (made,) = kernels(small_cache)
@@ -165,7 +165,7 @@ def test_another_process_may_take_its_folder_away(small_cache: Path, monkeypatch
 def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that says what to name."""
     from anymps._errors import UsageError
-    from anymps.metal.compilation._cache_limit import cache_limit
+    from anymps.metal.compilation._cache import cache_limit
 
     monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "1 GB")
     with pytest.raises(UsageError) as raised:

@@ -12,7 +12,7 @@ import hashlib
 import pickle
 import struct
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +33,12 @@ class Form(enum.IntEnum):
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel in this process: the address of its entry, how it runs, and bytes of threadgroup memory."""
-
-    signature: Signature
-    address: int
-    form: Form
-    shared_bytes: int
-
-
-@dataclass(frozen=True)
-class _Description:
-    """What a file says of its object."""
+    """How a kernel runs, its bytes of threadgroup memory and, once it is in this process, the address of its entry."""
 
     signature: Signature
     form: Form
     shared_bytes: int
+    address: int = 0
 
 
 _lock = threading.Lock()  # LLVM's engine serves one thread
@@ -67,7 +58,7 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
         ).read_bytes()
         (length,) = _LENGTH.unpack_from(file)
         # The file is this user's own and whole, and machine code: what it describes is trusted as what it does.
-        described: _Description = pickle.loads(file[_LENGTH.size : _LENGTH.size + length])
+        described: LoadedKernel = pickle.loads(file[_LENGTH.size : _LENGTH.size + length])
         data = file[_LENGTH.size + length :]
         _provide(name, data)
         engine = _engine()
@@ -75,7 +66,7 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
         engine.finalize_object()
         entry = f"anymps_{described.form.name.lower()}_{key}"
         lookup = engine.get_global_value_address if described.form == Form.LANES else engine.get_function_address
-        return LoadedKernel(described.signature, lookup(entry), described.form, described.shared_bytes)
+        return replace(described, address=lookup(entry))
 
 
 def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
@@ -92,7 +83,7 @@ def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
         lanes = as_lanes(str(module), f"anymps_begin_{key}", key, functools.partial(_demoted, name))
         form, module = Form.LANES, _optimised(name, lanes, machine)
     data = bytes(machine.emit_object(module))
-    described = pickle.dumps(_Description(signature, form, _shared_bytes(translated.text)))
+    described = pickle.dumps(LoadedKernel(signature, form, _shared_bytes(translated.text)))
     path.write_bytes(_LENGTH.pack(len(described)) + described + data)
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from anymps._errors import BuildError
 from anymps.metal._shim import CHECKING, RUNTIME, SHIM
-from anymps.metal.compilation._allowed_symbols import why_refused
 from anymps.metal.compilation._cache import cache_directory, find_or_make
 from anymps.metal.compilation._compiler import Compiler, find_compiler, tool_key
 from anymps.metal.compilation._diagnostics import find_unset, metal_error, source_line, syntax_error
-from anymps.metal.compilation._elf import defer_initialisers
+from anymps.metal.compilation._elf import defer_initialisers, why_refused
 from anymps.metal.compilation._headers import includes_torch, precompiled, torch_headers, translated_headers
 from anymps.metal.compilation._host_code import POISONED, refused_globals, refused_host_code
 from anymps.metal.compilation._preprocess import SOURCE_NAME, PreprocessorError, prepare

@@ -161,7 +161,7 @@ def _answer(command: list[str]) -> str:
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
-_COMPILING = ("preprocess", "host_code", "compile", "allowed_symbols", "diagnostics")
+_COMPILING = ("preprocess", "host_code", "compile", "elf", "diagnostics")
 """Modules beside this one that say what a compiled shader holds."""
 
 

@@ -1,7 +1,7 @@
 """Refuses what Metal lacks and C++ compilers accept: host code, host files, and inline assembly.
 
 A shader's text may come from anywhere. It is refused here before a C++ compiler sees it. The compiler refuses names
-that macros build (`POISONED`), and the check of the compiled file refuses the rest (`_allowed_symbols.py`).
+that macros build (`POISONED`), and the check of the compiled file refuses the rest (`_elf.py`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from anymps.metal.translation._brackets import SPACES, closing, is_attribute, split_commas
+from anymps.metal.translation._statements import ASSIGNMENTS
 from anymps.metal.translation._structure import Structure
 from anymps.metal.translation._tokens import Edit, Token, blank
 
@@ -13,7 +14,6 @@ _SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
 _PLACES = {letter: str("xyzw".index(letter)) for letter in "xyzw"} | {
     letter: str("rgba".index(letter)) for letter in "rgba"
 }
-_ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _SPECIFIERS = frozenset({"const", "static", "constexpr", "inline", "volatile", "coherent", *(SPACES - {"constant"})})
 _LONG_VECTOR = re.compile(r"(?:bool|u?(?:char|short|int|long)|half|bfloat|float)[34]")  # a list can be shorter
 _VECTOR = re.compile(r"(?:packed_|simd_|vector_)?(?:bool|u?(?:char|short|int|long)|half|b?float)[234](?:x[234])?|vec")
@@ -83,7 +83,7 @@ def _swizzle(tokens: list[Token], index: int) -> Edit:
     """`.xyz` as what takes these elements, or as their place where they are assigned to."""
     names = tokens[index + 1]
     after = tokens[index + 2].text if index + 2 < len(tokens) else ""
-    how = "place" if after in _ASSIGNMENTS else "take"
+    how = "place" if after in ASSIGNMENTS else "take"
     places = ", ".join(_PLACES[letter] for letter in names.text)
     return Edit(names.start, names.end, f"template {how}<{places}>()")
 

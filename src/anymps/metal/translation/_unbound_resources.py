@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from anymps.metal.translation._brackets import closing, closing_angle, is_attribute, split_commas
+from anymps.metal.translation._brackets import CLASSES, closing, closing_angle, is_attribute, split_commas
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
 _TEXTURE = re.compile(r"texture(?:1d|2d|3d|cube|_buffer)(?:_ms)?(?:_array)?|depth(?:2d|cube)(?:_ms)?(?:_array)?")
-_CLASSES = frozenset({"struct", "class", "union"})
 _NOT_THERE = (
     "the virtual mps device has no {}s, and torch.mps.compile_shader binds none on a Mac either; pass the tensor as a "
     "buffer (`device const float*`) and {} in the kernel"
@@ -44,7 +43,7 @@ def pointer_classes(code: list[Token]) -> dict[str, Holder]:
     """The classes of a source that hold pointers, themselves or in a member."""
     found: dict[str, Holder] = {}
     for index, token in enumerate(code[:-2]):
-        if token.text in _CLASSES and code[index + 1].kind == "name" and code[index + 2].text == "{":
+        if token.text in CLASSES and code[index + 1].kind == "name" and code[index + 2].text == "{":
             holder = _held(code[index + 3 : closing(code, index + 2)], found)
             if holder is not None:
                 found[code[index + 1].text] = holder
@@ -146,7 +145,7 @@ def _members(body: list[Token]) -> list[list[Token]]:
         if body[index].text == ";":
             part = body[start:index]
             bare = [token.text for token in part if not _in_attribute(part, token)]
-            if part and not {"(", "using", "typedef", "static", "enum", "friend", *_CLASSES} & set(bare):
+            if part and not {"(", "using", "typedef", "static", "enum", "friend", *CLASSES} & set(bare):
                 found.append(part)
             start = index = index + 1
         elif body[index].text == "{":
