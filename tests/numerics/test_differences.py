@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anymps.numerics import Bound, Kind, Loudness, bound_of, differences, widened
+from anymps.numerics import Bound, Difference, Kind, Loudness, bound_of, differences, widened
 from anymps.numerics._differences import Unsettled
 
 EXP = bound_of("aten::exp", torch.float32)
@@ -22,6 +22,13 @@ def narrow(*numbers: float) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.float32)
 
 
+def told(expected: torch.Tensor, found: torch.Tensor, bound: Bound) -> Difference:
+    """The difference that there is."""
+    difference = differences(expected, found, bound)
+    assert difference is not None
+    return difference
+
+
 def test_rounding_is_no_difference() -> None:
     numbers = torch.linspace(-50, 50, 1001)
     assert differences(widened(numbers).exp(), numbers.exp(), EXP) is None
@@ -32,8 +39,7 @@ def test_the_worst_element_is_told_with_its_place_and_both_numbers() -> None:
     found = expected.float()
     found[0, 1] = 2.001
     found[1, 2] = 7.0
-    difference = differences(expected, found, EXP)
-    assert difference is not None
+    difference = told(expected, found, EXP)
     assert (difference.index, difference.expected, difference.found) == ((1, 2), 6.0, 7.0)
     assert (difference.wrong, difference.count, difference.share) == (2, 6, 2 / 6)
     assert difference.loudness is Loudness.NUMBER
@@ -41,15 +47,13 @@ def test_the_worst_element_is_told_with_its_place_and_both_numbers() -> None:
 
 @pytest.mark.parametrize(("expected", "found"), [(1.0, math.nan), (1.0, math.inf), (math.nan, 1.0), (math.inf, 1.0)])
 def test_what_is_not_finite_on_one_side_alone_is_loudest(expected: float, found: float) -> None:
-    difference = differences(wide(2.0, expected), narrow(3.0, found), EXP)
-    assert difference is not None
+    difference = told(wide(2.0, expected), narrow(3.0, found), EXP)
     assert difference.loudness is Loudness.NOT_FINITE
     assert (difference.index, difference.wrong) == ((1,), 1)
 
 
 def test_infinities_of_other_signs_differ() -> None:
-    difference = differences(wide(math.inf), narrow(-math.inf), EXP)
-    assert difference is not None
+    difference = told(wide(math.inf), narrow(-math.inf), EXP)
     assert difference.loudness is Loudness.NOT_FINITE
 
 
@@ -70,17 +74,14 @@ def test_near_the_largest_number_either_side_may_run_over() -> None:
 
 
 def test_zero_for_a_subnormal_number_is_quieter_than_a_wrong_number() -> None:
-    difference = differences(wide(1e-40, 1.0), narrow(0.0, 1.0), EXACT)
-    assert difference is not None
+    difference = told(wide(1e-40, 1.0), narrow(0.0, 1.0), EXACT)
     assert (difference.loudness, difference.wrong) == (Loudness.FLUSHED, 1)
-    difference = differences(wide(1e-40, 1.0), narrow(0.0, 2.0), EXACT)
-    assert difference is not None
+    difference = told(wide(1e-40, 1.0), narrow(0.0, 2.0), EXACT)
     assert (difference.loudness, difference.index) == (Loudness.NUMBER, (1,))
 
 
 def test_integers_and_truth_values_are_exact() -> None:
-    difference = differences(torch.tensor([2**53 + 1, 5]), torch.tensor([2**53, 5]), EXACT)
-    assert difference is not None
+    difference = told(torch.tensor([2**53 + 1, 5]), torch.tensor([2**53, 5]), EXACT)
     assert (difference.expected, difference.found) == (2**53 + 1, 2**53)
     assert differences(torch.tensor([True]), torch.tensor([True]), EXACT) is None
 
@@ -92,8 +93,7 @@ def test_an_allowance_is_added_to_the_bound() -> None:
 
 def test_a_number_and_an_empty_result() -> None:
     assert differences(wide(), narrow(), EXP) is None
-    difference = differences(torch.tensor(1.0, dtype=torch.float64), torch.tensor(2.0), EXP)
-    assert difference is not None
+    difference = told(torch.tensor(1.0, dtype=torch.float64), torch.tensor(2.0), EXP)
     assert difference.index == ()
 
 
@@ -101,8 +101,7 @@ def test_complex_numbers() -> None:
     bound = bound_of("aten::exp", torch.complex64)
     numbers = torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex64)
     assert differences(widened(numbers).exp(), numbers.exp(), bound) is None
-    difference = differences(widened(numbers), torch.tensor([1 + 2j, 0j], dtype=torch.complex64), bound)
-    assert difference is not None
+    difference = told(widened(numbers), torch.tensor([1 + 2j, 0j], dtype=torch.complex64), bound)
     assert (difference.index, difference.expected, difference.found) == ((1,), 3 - 1j, 0j)
 
 
@@ -118,8 +117,7 @@ def test_one_wrong_number_among_many_is_found(place: int, number: float) -> None
     expected = torch.full((200_001,), 3.0, dtype=torch.float64)
     found = expected.float()
     found[place] = number
-    difference = differences(expected, found, EXP)
-    assert difference is not None
+    difference = told(expected, found, EXP)
     assert (difference.index, difference.wrong, difference.count) == ((place,), 1, 200_001)
 
 

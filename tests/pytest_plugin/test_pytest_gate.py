@@ -511,21 +511,6 @@ def test_default_device(gate: Gate) -> None:
     assert torch.ones(3).device.type == "cpu"
 
 
-def test_options_in_the_configuration_file(gate: Gate) -> None:
-    """Each option has a twin there; paths lie beside the file, and the command line wins."""
-    gate.write(library=LIBRARY, test_it=SUITE)
-    gate.pytester.makeini(
-        "[pytest]\nmps = true\nmps_mac = M3 Pro 18GB\nmps_require = virtual\nmps_fallback = false\n"
-        "mps_fail_on_fallback = yes\nmps_manifest = m.txt\nmps_default_device = no\nmps_recording = run.anymps\n"
-    )
-    gate.manifest.write_text("test_it.py::test_operator NotImplementedError\n")
-    result = gate.run("test_it.py::test_operator", "test_it.py::test_fine")
-    result.assert_outcomes(passed=1, xfailed=1)
-    result.stdout.fnmatch_lines(["anymps: fallbacks fail, manifest m.txt (1 expected failure)"])
-    assert anymps.Recording.open(gate.path / "run.anymps").complete
-    assert gate.run("--mps-manifest", "none.txt").errlines[0].startswith("ERROR: --mps-manifest ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "ini", "text"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from gate import Gate, gate, loaded
 __all__ = ["gate", "loaded"]  # fixtures
 
 pytest_plugins = ["pytester"]
-
-PAGE = Path(__file__).parents[2] / "docs" / "pytest.md"
 
 # By option: what the configuration file says, what the command line says, and where and how settings show each.
 CASES = {
@@ -124,9 +121,3 @@ def test_a_file_that_moves_the_root(gate: Gate, monkeypatch: pytest.MonkeyPatch,
     (gate.path / "m.txt").write_text("")
     if name != "recording":
         gate.run(f"--mps-{name}=../m.txt").assert_outcomes(passed=1)
-
-
-def test_the_page_lists_them() -> None:
-    """docs/pytest.md has one table of all options, each with its twin."""
-    rows = re.findall(r"(?m)^\| `(--mps[\w-]*)[^|]*\| `(mps\w*)[^|]*\|", PAGE.read_text())
-    assert rows == [(option.flag, option.name) for option in OPTIONS]

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import click
 
-from anymps._tables import read_table
-
 _FEW: Final = 8  # options, which need no groups
 
 
 @cache
 def help_table() -> dict[str, Any]:
     """What is shown of each command beside its options: examples, groups of options, exit codes."""
+    from anymps._tables import read_table  # only help reads it, and a command starts quickly
+
     return read_table(__file__, "help.toml")
 
 

@@ -61,7 +61,7 @@ class Group:
     @cached_property
     def fix(self) -> str:
         """The smallest fix that `anymps.findings` knows, the empty text for none."""
-        from anymps.findings import find  # only where there is something to say: it takes its time to load
+        from anymps.findings import RULES, find  # only where there is something to say: it takes its time to load
         from anymps.record import RecordingBuilder
 
         builder = RecordingBuilder(meta={"ending": self.exception})
@@ -78,9 +78,10 @@ class Group:
                 refusal.kind, refusal.error, refusal.message,
                 operator=refusal.operator, start_ns=0, site=site, origin=made, detail=refusal.detail,
             )  # fmt: skip
-        findings = find(builder.close())
-        if self.exception:  # other exceptions are no business of MPS
-            findings = [finding for finding in findings if finding.rule.explains is not None]
+        recording = builder.close()
+        if self.exception and not any(rule.explains(recording) for rule in RULES.values() if rule.explains):
+            return ""  # most exceptions are no business of MPS
+        findings = find(recording)
         return findings[0].fix if findings else ""
 
 
