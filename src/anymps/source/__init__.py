@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from anymps.source._code import Code, Splice, in_one_line
 from anymps.source._edits import Built, CallEdit, Edit, Guard, Insert, LineEdit, Rewritten, build, fits
-from anymps.source._files import parse_expression, parsed, running_nodes, scope_of, text_of, tree_of, tree_of_frame
-from anymps.source._lines import comments_in, line_end, line_starts, rows, rows_within_texts, without_comment
+from anymps.source._files import (
+    comments_in,
+    line_end,
+    line_starts,
+    parse_expression,
+    parsed,
+    rows,
+    rows_within_texts,
+    running_nodes,
+    scope_of,
+    text_of,
+    tree_of,
+    tree_of_frame,
+    without_comment,
+)
 from anymps.source._names import Names
 from anymps.source._nodes import (
     CUDA,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from anymps.source._files import NO_PYTHON
-from anymps.source._lines import line_starts
+from anymps.source._files import NO_PYTHON, line_starts
 from anymps.source._nodes import names_in
 from anymps.source._statements import BLOCKS
 

@@ -1,4 +1,4 @@
-"""The text of a file and its syntax tree, each read once and shared (nobody may change a tree); the code of a frame."""
+"""A file's text, its lines as Python counts them, its syntax tree, shared (nobody may change one); a frame's code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import io
 import linecache
 import os
+import re
 import stat
 import tokenize
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import Final
 
 from anymps.source._statements import FUNCTIONS, first_row, statements_around
 
+_END: Final = re.compile(r"\r\n|\r|\n")
 _LARGEST: Final = 4 << 20  # bytes of a file that is read
 NO_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What a text that is no Python raises."""
@@ -96,3 +98,66 @@ def scope_of(tree: ast.Module, frame: FrameType) -> ast.AST:
         if isinstance(node, FUNCTIONS) and node.name == code.co_name and first_row(node) == code.co_firstlineno:
             return node
     return tree
+
+
+@lru_cache(maxsize=64)
+def rows(text: str) -> tuple[str, ...]:
+    """The lines without their ends."""
+    found = tuple(_END.split(text))
+    return found if found[-1] else found[:-1]
+
+
+@lru_cache(maxsize=64)
+def line_starts(text: str) -> tuple[int, ...]:
+    """Where each line begins."""
+    return (0, *(found.end() for found in _END.finditer(text)))
+
+
+def line_end(before: str, after: str = "") -> str:
+    """How the last whole line of a text ends; without one how the first line of the text after it does."""
+    found = _END.findall(before)
+    first = _END.search(after)
+    return found[-1] if found else first[0] if first else "\n"
+
+
+def opened(line: str) -> int:
+    """How many more parentheses a line opens than it closes, those in texts included."""
+    return sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+
+
+def without_comment(source: str) -> str:
+    """A source line without its comment, as far as it can be read."""
+    code = source.strip()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT and "\n" not in code[: code.find(token.string)]:
+                return code[: token.start[1]].rstrip()
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return code
+
+
+def comments_in(code: str) -> list[str]:
+    """The comment of a line, or the whole line if Python cannot tokenize it."""
+    found: list[str] = []
+    try:
+        tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+        found.extend(token.string for token in tokens if token.type == tokenize.COMMENT)
+    except (tokenize.TokenError, SyntaxError):
+        return found or [code]
+    return found
+
+
+def rows_within_texts(text: str) -> set[int]:
+    """Lines that begin within a text over several lines: their margin is part of it."""
+    lines: set[int] = set()
+    begun: list[int] = []
+    for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            lines.update(range(token.start[0] + 1, token.end[0] + 1))
+        elif name.endswith("STRING_START"):  # of an f-string, from Python 3.12 on
+            begun.append(token.start[0])
+        elif name.endswith("STRING_END"):
+            lines.update(range(begun.pop() + 1, token.end[0] + 1))
+    return lines

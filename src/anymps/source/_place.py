@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from anymps.source._code import Code
-from anymps.source._lines import line_starts, opened, rows, without_comment
+from anymps.source._files import line_starts, opened, rows, without_comment
 from anymps.source._names import Names, names_in_file, names_in_lines
 from anymps.source._statements import FUNCTIONS, own_rows, statements_around
 

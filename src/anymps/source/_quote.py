@@ -10,8 +10,7 @@ import ast
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from anymps.source._files import parsed, text_of
-from anymps.source._lines import opened, rows
+from anymps.source._files import opened, parsed, rows, text_of
 from anymps.source._statements import rows_at
 
 AROUND: Final = 3
