@@ -77,6 +77,7 @@ slow: $(VENV)/.integration-$(KEY) core
 fuzz-files: $(VENV)/.test-$(KEY) core
 	@echo "==> damaged files (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
 	@$(BIN)/python -m tests.fuzz --seed $${ANYMPS_FUZZ_SEED:-0} --seconds $${ANYMPS_FUZZ_SECONDS:-60}
+	@$(BIN)/python -m tests.fuzz --seed $${ANYMPS_FUZZ_SEED:-0} --seconds $${ANYMPS_FUZZ_SECONDS:-60} --only recording
 
 fuzz: $(VENV)/.test-$(KEY) core
 	@echo "==> random programs"

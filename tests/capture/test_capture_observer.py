@@ -250,7 +250,7 @@ def test_a_mac_by_what_it_says_of_itself() -> None:
 
 
 def test_a_recording_without_a_device_of_ours() -> None:
-    """The recorder is loaded without the virtual device, and torch stays as it was: what asks for mps is refused."""
+    """The recorder is loaded without the virtual device, torch stays as it was (it refuses mps), one source is left."""
     code = """
     import torch, anymps
     from anymps.device import _enable
@@ -265,26 +265,15 @@ def test_a_recording_without_a_device_of_ours() -> None:
     recording = capture.recording
     print(raised, torch.backends.mps.is_available(), recording.meta["source"], recording.meta["virtual"])
     print([use.name for use in recording.operators()], recording.memory_story.allocations)
-    """
-    first, second = run_with_torch(code).lines
-    assert first == "NotImplementedError False observer False"
-    assert second == "['aten::empty.memory_format'] ()"
-
-
-def test_only_the_virtual_device_tells_of_itself() -> None:
-    """A Mac's own device has one source."""
-    code = """
-    import torch, anymps
-    from anymps.device import _enable
-    _enable._state = _enable.State(False, None, False, torch.__version__)
     try:
         anymps.record(source="native").__enter__()
     except anymps.EnableError as error:
         print(error)
     """
-    assert run_with_torch(code).lines == [
-        "anymps: source='native' needs the virtual device; a Mac's own is recorded by 'observer'"
-    ]
+    first, second, third = run_with_torch(code).lines
+    assert first == "NotImplementedError False observer False"
+    assert second == "['aten::empty.memory_format'] ()"
+    assert third == "anymps: source='native' needs the virtual device; a Mac's own is recorded by 'observer'"
 
 
 def test_a_mac_without_a_compiler_is_told_how_to_get_one(tmp_path: Path) -> None:

@@ -7,8 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from anymps.capture._generated_kernels import RepeatedScatter, miscompiled, repeated_scatters, scattering_nodes
-from anymps.capture._kernel_lines import CodeLine, KernelLines
+from anymps.capture._generated_kernels import (
+    CodeLine,
+    KernelLines,
+    RepeatedScatter,
+    miscompiled,
+    repeated_scatters,
+    scattering_nodes,
+)
 
 ADD = "c10::metal::AtomicType<float>::atomic_add(reinterpret_cast<device float*>(out_ptr1), {place}, {value});"
 

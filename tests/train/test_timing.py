@@ -12,7 +12,7 @@ import torch
 from anymps.train import timing
 from anymps.train.timing import Certainty, Contender, Run, Timing
 from anymps.train.timing._compare import median_interval, ratio_of
-from anymps.train.timing._reads import reads_of
+from anymps.train.timing._measure import reads_of
 
 MS = 1_000_000
 

@@ -18,8 +18,7 @@ import torch
 
 from anymps._text import first_line
 from anymps.capture._core import Core, Undo, note_facts, stand_in
-from anymps.capture._generated_kernels import miscompiled, repeated_scatters, scattering_nodes
-from anymps.capture._kernel_lines import CodeLine, KernelLines
+from anymps.capture._generated_kernels import CodeLine, KernelLines, miscompiled, repeated_scatters, scattering_nodes
 
 _DYNAMO = "torch._dynamo.convert_frame"
 _ASKED_FOR = ("Call to `torch._dynamo.graph_break()`", "Skip calling `torch.compiler.disable()`d function")

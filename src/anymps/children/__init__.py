@@ -9,16 +9,14 @@ from anymps._lazy import lazy_face
 if TYPE_CHECKING:
     from anymps.children._exit_watch import ExitWatch
     from anymps.children._parts import CHILDREN_VARIABLE, ChildParts, ChildSettings, Joined
-    from anymps.children._sources import serve_sources
-    from anymps.children._startup import begin, stand_aside
+    from anymps.children._startup import begin, serve_sources, stand_aside
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_startup": "begin stand_aside",
+            "_startup": "begin serve_sources stand_aside",
             "_exit_watch": "ExitWatch",
             "_parts": "CHILDREN_VARIABLE ChildParts ChildSettings Joined",
-            "_sources": "serve_sources",
         },
     )

@@ -55,12 +55,9 @@ class OpenFile:
             self.close()
             self._hold(memory)
             expand_spool(memory)
-        except DAMAGE as error:
-            raise self.damaged(error) from None
-        if foreign:
-            self.check()  # what was packed, too
-        try:
-            settle_steps(self._connection)
+            if foreign:
+                self.check()  # what was packed, too
+            settle_steps(memory)
         except DAMAGE as error:
             raise self.damaged(error) from None
 

@@ -11,9 +11,8 @@ Everything here synchronises before and after, and keeps both times.
 
 from __future__ import annotations
 
-from anymps.train.timing._clock import Stopwatch
 from anymps.train.timing._compare import Certainty, Comparison, Ratio
-from anymps.train.timing._measure import Contender, compare, measure
+from anymps.train.timing._measure import Contender, Stopwatch, compare, measure
 from anymps.train.timing._steps import StepTimer
 from anymps.train.timing._timing import COLUMNS, FEW_RUNS, Run, Timing, cells, table, warnings_of
 

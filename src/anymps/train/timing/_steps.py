@@ -10,7 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from anymps.capture import OptimizerNumbers
 from anymps.record.loop import Rounds
-from anymps.train.timing._clock import CLOCK, Clock, Stopwatch, Synchronize
+from anymps.train.timing._measure import CLOCK, Clock, Stopwatch, Synchronize
 from anymps.train.timing._timing import Run, Timing
 
 
