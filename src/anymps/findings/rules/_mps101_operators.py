@@ -39,7 +39,6 @@ EVERY_STEP = Rule(
     id="MPS102",
     title="Operator runs on the CPU in the loop",
     waits=frozenset({Wait.FALLBACK}),
-    about_waits=True,
     about_loops=True,
     severity=Severity.WARNING,
     why=(

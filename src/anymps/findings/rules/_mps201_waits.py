@@ -47,7 +47,7 @@ from anymps.rules import wait_of
 
 _DRAIN = f"The host {WAITS}. The GPU is then idle until the host has queued more."
 
-_EVERY_STEP = partial(Rule, severity=Severity.WARNING, needs_steps=True, about_waits=True)
+_EVERY_STEP = partial(Rule, severity=Severity.WARNING, needs_steps=True)
 
 READ = _EVERY_STEP(
     id="MPS201",
@@ -176,7 +176,6 @@ DRAINED = _EVERY_STEP(
 
 LOOPING = Rule(
     id="MPS207",
-    about_waits=True,
     about_loops=True,
     title="Host waits in each round of a validation or inference loop",
     severity=Severity.INFO,
@@ -222,7 +221,7 @@ _PRINTED: Final = "Keep results on the device, and print those of several rounds
 def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Finding]:
     """Findings about host waits in every step, and in each round of other loops."""
     away = Counter[tuple[str, int]]()  # copies to the CPU of round trips, which have a finding of their own
-    for trip in (finding for finding in others if finding.rule.both_lines):
+    for trip in (finding for finding in others if finding.rule.both_ways):
         for site in trip.related_sites:
             away[site.file_line] += trip.count
     yield from _in_steps(recording, away)

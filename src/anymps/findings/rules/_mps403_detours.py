@@ -40,7 +40,6 @@ ROUND_TRIP = Rule(
     severity=Severity.WARNING,
     about_copies=True,
     waits=frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU}),
-    both_lines=True,
     why=(f"A Mac's CPU and GPU share memory, but a tensor is still copied each way, and the host {WAITS}."),
     fix="Leave the tensor on mps: drop `.cpu()` and `.to(device)`.",
     related_as="left mps at",
