@@ -167,19 +167,17 @@ class Rule:
 
     `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the
     tests; a known bug of the backend has none, but a row in rules/faults/faults.toml.
-    `where` names the runs to which alone it applies.
     `refusal`: its errors are calls that raised. `stops`: it stops a script on a Mac, though nothing raises here.
     `wrong`: it is about broken numbers; its errors are other results than there should be. `needs_steps`: it is applied
     only where a recording holds enough complete training steps.
 
     `edit` is what a machine can do about it, as sure as `safety` says; a finding may have one of its own, for its line.
 
-    What else treats a rule in its own way goes by these: `waits`, the kinds of wait that its lines do, and `both_lines`
-    whether its related lines wait, too; `about_waits`, whether it is about the host standing still; `about_copies`,
-    about copies to the device; `about_loops`, about loops without a training step; `price`, by how many seconds a step
-    of a recording is shorter without the kernels that a finding is about; `explains`, whether the rule, or
-    another one of its file, is about the exception that ended a run. `project` is an edit for every line of a project
-    that it fits, once there is a finding.
+    What else treats a rule in its own way goes by these: `waits`, the kinds of wait that its lines do; `about_copies`,
+    whether it is about copies to the device; `about_loops`, about loops without a training step; `price`, by how many
+    seconds a step of a recording is shorter without the kernels that a finding is about; `explains`, whether the rule,
+    or another one of its file, is about the exception that ended a run. `project` is an edit for every line of a
+    project that it fits, once there is a finding.
     """
 
     id: str
@@ -191,7 +189,6 @@ class Rule:
     severity: Severity = Severity.ERROR
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
-    where: str = ""
     related_as: str = "made at"
     refusal: bool = False
     stops: bool = False
@@ -200,13 +197,21 @@ class Rule:
     edit: Edit | None = None
     safety: Safety = Safety.ADVICE
     waits: frozenset[Wait] = frozenset()
-    both_lines: bool = False
-    about_waits: bool = False
     about_copies: bool = False
     about_loops: bool = False
     price: Callable[[Finding, Recording], float | None] | None = None
     explains: Callable[[Recording], bool] | None = None
     project: Edit | None = None
+
+    @property
+    def about_waits(self) -> bool:
+        """Whether it is about the host standing still."""
+        return self.about_loops or (bool(self.waits) and not self.about_copies)
+
+    @property
+    def both_ways(self) -> bool:
+        """Whether it is about a copy to the device and the one away from it, at the related line."""
+        return {Wait.COPY_TO_MPS, Wait.COPY_TO_CPU} <= self.waits
 
     def applies(self, torch_version: str | None) -> bool:
         """Whether the rule holds for a torch version; every rule does for an unknown one."""

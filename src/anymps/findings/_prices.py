@@ -127,5 +127,5 @@ def _interval_ns(step: Forecast, seconds: float) -> tuple[float, float]:
 
 def _sites(finding: Finding, rule: Rule) -> list[Site]:
     """Its lines that wait, an unknown one too: related ones may be where a tensor was made."""
-    related = finding.related_sites if finding.related_as == "also at" or rule.both_lines else ()
+    related = finding.related_sites if finding.related_as == "also at" or rule.both_ways else ()
     return [finding.site, *(site for site in related if site.known)]

@@ -12,6 +12,11 @@ _NAMED: Final = re.compile(
     r"(?:(?P<repository>[\w.-]+/[\w.-]+) )?(?:issue|PR|pull request|pull)s? #?\d+(?:(?:,| and) #?\d{4,})*"
 )
 
+_WHERE_NUMBERS_DIFFER: Final = (
+    "Applies to runs that something other than this machine's CPU computes: on a Mac, with --kernels real or "
+    "--substrate cuda."
+)
+
 
 def rule_page(rule: Rule) -> str:
     """Everything that a rule says of itself, as one page."""
@@ -82,8 +87,8 @@ def _sources(known: list[Hazard]) -> list[str]:
 
 
 def _releases(rule: Rule) -> str:
-    if rule.where:
-        return f"Applies to {rule.where}."
+    if rule.example is not None and rule.example.numbers:
+        return _WHERE_NUMBERS_DIFFER
     first, last = (f"{release[0]}.{release[1]}" if release else "" for release in (rule.since, rule.until))
     if first and last:
         return f"Applies to torch {first} to {last}." if first != last else f"Applies to torch {first}."

@@ -71,7 +71,7 @@ _PRINTED: Final = "Keep results on the device, and print those of several rounds
 def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Finding]:
     """Findings about host waits in every step, and in each round of other loops."""
     away = Counter[tuple[str, int]]()  # copies to the CPU of round trips, which have a finding of their own
-    for trip in (finding for finding in others if finding.rule.both_lines):
+    for trip in (finding for finding in others if finding.rule.both_ways):
         for site in trip.related_sites:
             away[site.file_line] += trip.count
     yield from _in_steps(recording, away)

@@ -13,9 +13,6 @@ from anymps.findings.advice import ON_THE_CPU
 from anymps.record import Recording, Site
 from anymps.rules.faults import all_hazards
 
-_WHERE: Final = (
-    "runs that something other than this machine's CPU computes: on a Mac, with --kernels real or --substrate cuda"
-)
 _FIX: Final = f"{ON_THE_CPU} Then report it to PyTorch with these numbers and the dtype."
 _SOURCE: Final = "recomputed on the CPU from the same inputs, in float64, complex128 or integers"
 
@@ -56,7 +53,6 @@ NOT_FINITE = Rule(
     fix=_FIX,
     source=_NAN_SOURCE,
     example=_NAN_EXAMPLE,
-    where=_WHERE,
     wrong=True,
 )
 NUMBER = Rule(
@@ -66,7 +62,6 @@ NUMBER = Rule(
     fix=_FIX,
     source=_NUMBER_SOURCE,
     example=_NUMBER_EXAMPLE,
-    where=_WHERE,
     wrong=True,
 )
 FLUSHED = Rule(
@@ -91,7 +86,6 @@ FLUSHED = Rule(
         numbers=True,
         releases="All supported releases of torch",
     ),
-    where=_WHERE,
 )
 REFUSED = Rule(
     id="MPS698",
@@ -115,7 +109,6 @@ REFUSED = Rule(
             "one at a later wait"
         ),
     ),
-    where=_WHERE,
     wrong=True,
 )
 
