@@ -13,7 +13,7 @@ from anymps.device import enforce_hazards
 from anymps.device._real_mac import hazards_of
 from anymps.mac import parse_mac
 from anymps.rules import parse_torch_version
-from anymps.rules.faults import Outcome, all_hazards
+from anymps.rules.faults import Effect, all_hazards
 
 pytestmark = pytest.mark.usefixtures("virtual_device", "hazards_put_back")
 
@@ -34,11 +34,11 @@ def test_the_faults_of_a_real_mac(mac: str | None, macos: str, identities: set[s
     assert {hazard.id for hazard in known} & asked == identities
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ABORTS, Outcome.WRONG])
-def test_a_call_that_may_end_the_process_is_saved_before_it_runs(outcome: Outcome, tmp_path: Path) -> None:
+@pytest.mark.parametrize("effect", [Effect.ABORTS, Effect.WRONG])
+def test_a_call_that_may_end_the_process_is_saved_before_it_runs(effect: Effect, tmp_path: Path) -> None:
     """The mark of a call that a Mac may not survive is in the file when the call begins, once a line."""
     fault = next(hazard for hazard in all_hazards() if hazard.check == "integers")
-    enforce_hazards((replace(fault, outcome=outcome, operators=("exp",)),))
+    enforce_hazards((replace(fault, effect=effect, operators=("exp",)),))
     x = torch.ones(3, dtype=torch.int32, device="mps")
     saved: list[str] = []
     with anymps.record(tmp_path / "run.anymps", source="observer") as capture:
@@ -46,6 +46,6 @@ def test_a_call_that_may_end_the_process_is_saved_before_it_runs(outcome: Outcom
         capture.core.save = lambda: (saved.append("saved"), flush())
         for _ in range(3):
             x.exp()
-    assert saved == (["saved"] if outcome is Outcome.ABORTS else [])
+    assert saved == (["saved"] if effect is Effect.ABORTS else [])
     (found,) = capture.recording.hazards()
     assert (found.operator, found.count) == (f"anymps::hazard.{fault.id} aten::exp", 3)

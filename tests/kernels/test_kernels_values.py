@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anymps.rules.faults import Outcome, all_hazards
+from anymps.rules.faults import Effect, all_hazards
 from kernel_files import needs_kernels
 from oracle.operators import OPERATORS
 from processes import MAC, run_python
@@ -318,7 +318,7 @@ def test_nothing_of_the_page_is_left_out() -> None:
 
 def test_each_rule_of_a_wrong_value_is_shown_or_has_a_reason() -> None:
     """Those that hold in torch 2.13; one that is shown has no reason not to be."""
-    wrong = {Outcome.WRONG, Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN}
-    rules = {one.id for one in all_hazards() if one.outcome in wrong and one.since <= (2, 13) <= one.until}
+    wrong = {Effect.WRONG, Effect.MAY_BE_WRONG, Effect.VARIES, Effect.OPEN}
+    rules = {one.id for one in all_hazards() if one.effect in wrong and one.since <= (2, 13) <= one.until}
     shown = set(re.findall(r"MPS\d+", " ".join(BY_HAND)))
     assert rules - shown == set(NOT_SHOWN)

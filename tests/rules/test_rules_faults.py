@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps.rules import Family
-from anymps.rules.faults import Hazard, Outcome, all_hazards
+from anymps.rules.faults import Effect, Hazard, all_hazards
 from anymps.rules.faults._table import _of_operators
 
 KNOWN = {hazard.id: hazard for hazard in all_hazards()}
@@ -18,16 +18,16 @@ def test_a_fault_is_fixed_in_the_release_after_the_last_that_has_it() -> None:
     assert fixed == {identity: (KNOWN[identity].until[0], KNOWN[identity].until[1] + 1) for identity in fixed}
 
 
-def hazard(operators: tuple[str, ...], outcome: Outcome = Outcome.WRONG) -> Hazard:
+def hazard(operators: tuple[str, ...], effect: Effect = Effect.WRONG) -> Hazard:
     """A fault of these operators, or of a whole family."""
     return Hazard(
-        "MPS699", "", operators, "bytes", outcome, "", "", (), "", until=(2, 15),
+        "MPS699", "", operators, "bytes", effect, "", "", (), "", until=(2, 15),
         family=None if operators else Family.PLACEHOLDER,
     )  # fmt: skip
 
 
 FAMILY, TWO = hazard(()), hazard(("mm", "bmm"))
-ABORTS = hazard(("mm",), Outcome.ABORTS)
+ABORTS = hazard(("mm",), Effect.ABORTS)
 
 
 @pytest.mark.parametrize(

@@ -18,40 +18,40 @@ from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import known_fault, release_in, release_of
 from anymps.record import Occurrence, Recording
 from anymps.record.format import Picked
-from anymps.rules.faults import COMPILED_LAYER_NORM, NARROWING_COPY, THREADS, Hazard, Outcome, all_hazards
+from anymps.rules.faults import COMPILED_LAYER_NORM, NARROWING_COPY, THREADS, Effect, Hazard, all_hazards
 
 MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
 
-_UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG)
+_UNSURE: Final = (Effect.MAY_BE_WRONG, Effect.VARIES, Effect.OPEN, Effect.MAY_ABORT, Effect.MAY_HANG)
 _WHY: Final = {
-    Outcome.WRONG: "A known bug in the backend. The values are wrong, without an error.",
-    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values may be wrong, without an error.",
-    Outcome.VARIES: "The last digits vary from run to run.",
-    Outcome.OPEN: "Metal leaves the result unspecified: no error, and any number.",
-    Outcome.ABORTS: "A known bug in the backend: the process crashes, without a Python exception.",
-    Outcome.MAY_ABORT: "A known bug in the backend: the process can crash, without a Python exception.",
-    Outcome.HANGS: "A known bug in the backend: the call never returns.",
-    Outcome.MAY_HANG: "A known bug in the backend: the call may never return.",
-    Outcome.RAISES: "MPS rejects the call with an exception.",
+    Effect.WRONG: "A known bug in the backend. The values are wrong, without an error.",
+    Effect.MAY_BE_WRONG: "A known bug in the backend. The values may be wrong, without an error.",
+    Effect.VARIES: "The last digits vary from run to run.",
+    Effect.OPEN: "Metal leaves the result unspecified: no error, and any number.",
+    Effect.ABORTS: "A known bug in the backend: the process crashes, without a Python exception.",
+    Effect.MAY_ABORT: "A known bug in the backend: the process can crash, without a Python exception.",
+    Effect.HANGS: "A known bug in the backend: the call never returns.",
+    Effect.MAY_HANG: "A known bug in the backend: the call may never return.",
+    Effect.RAISES: "MPS rejects the call with an exception.",
 }
 
 
 _BY_THE_CPU: Final = {
-    Outcome.WRONG: "A known bug in the backend. The values here are right. On a Mac they are wrong, without an error.",
-    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values here are right. On a Mac they may be wrong.",
-    Outcome.VARIES: "The values are the same in every run here. On a Mac the last digits vary.",
-    Outcome.OPEN: (
+    Effect.WRONG: "A known bug in the backend. The values here are right. On a Mac they are wrong, without an error.",
+    Effect.MAY_BE_WRONG: "A known bug in the backend. The values here are right. On a Mac they may be wrong.",
+    Effect.VARIES: "The values are the same in every run here. On a Mac the last digits vary.",
+    Effect.OPEN: (
         "Metal leaves the result unspecified: no error, and any number. Here it is the result of dividing by one; a "
         "Mac may give another."
     ),
 }
 _BY_KERNELS: Final = {
-    Outcome.WRONG: "A known bug in the backend. On a Mac the values are wrong, without an error. Here they can be, "
+    Effect.WRONG: "A known bug in the backend. On a Mac the values are wrong, without an error. Here they can be, "
     "too: {kernels} computed `{operator}`.",
-    Outcome.MAY_BE_WRONG: "A known bug in the backend. On a Mac the values may be wrong. Here they may be, too: "
+    Effect.MAY_BE_WRONG: "A known bug in the backend. On a Mac the values may be wrong. Here they may be, too: "
     "{kernels} computed `{operator}`.",
-    Outcome.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: {kernels} computed "
+    Effect.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: {kernels} computed "
     "`{operator}`.",
 }
 
@@ -59,11 +59,11 @@ _BY_KERNELS: Final = {
 def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
     """What the fault does to this run's values, by what computed them: a Mac, PyTorch's own kernels or the CPU."""
     if recording.run.on_mac:
-        return _WHY[hazard.outcome]
-    if _by_faulty_kernels(recording, hazard, operator) and hazard.outcome in _BY_KERNELS:
+        return _WHY[hazard.effect]
+    if _by_faulty_kernels(recording, hazard, operator) and hazard.effect in _BY_KERNELS:
         kernels = kernels_of(recording.run.kernels_torch, recording.run.torch_version)
-        return _BY_KERNELS[hazard.outcome].format(kernels=kernels, operator=operator)
-    return _BY_THE_CPU.get(hazard.outcome, _WHY[hazard.outcome])
+        return _BY_KERNELS[hazard.effect].format(kernels=kernels, operator=operator)
+    return _BY_THE_CPU.get(hazard.effect, _WHY[hazard.effect])
 
 
 def _by_faulty_kernels(recording: Recording, hazard: Hazard, operator: str) -> bool:
@@ -88,12 +88,12 @@ def _rule(hazards: list[Hazard]) -> Rule:
     return Rule(
         id=first.id,
         title=first.title,
-        severity=Severity.WARNING if first.outcome in _UNSURE else Severity.ERROR,
-        why=f"{first.what[0].upper()}{first.what[1:]}. {_WHY[first.outcome]}",
+        severity=Severity.WARNING if first.effect in _UNSURE else Severity.ERROR,
+        why=f"{first.what[0].upper()}{first.what[1:]}. {_WHY[first.effect]}",
         fix=first.fix,
         source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, *where]),
         example=None,
-        stops=first.outcome is Outcome.HANGS,
+        stops=first.effect is Effect.HANGS,
         wrong=True,
     )
 
@@ -123,7 +123,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         hazard = next(hazard for hazard in all_hazards() if hazard.check == THREADS)
         yield _RULE_OF[hazard.id].finding(
             thread.site,
-            why=_WHY[hazard.outcome],
+            why=_WHY[hazard.effect],
             what=(
                 f"`{thread.operator}` ran {times(thread.count)} while another thread was in an operator: {hazard.what}."
             ),
@@ -135,16 +135,16 @@ def find(recording: Recording) -> Iterator[Finding]:
 def _verb(hazard: Hazard) -> str:
     """`MPS computes incorrectly` and the like."""
     return {
-        Outcome.WRONG: "MPS computes incorrectly",
-        Outcome.MAY_BE_WRONG: "MPS can compute incorrectly",
-        Outcome.VARIES: "MPS computes differently from run to run",
-        Outcome.OPEN: "gives an unspecified number on MPS",
-        Outcome.ABORTS: "ends the process on a Mac",
-        Outcome.MAY_ABORT: "can end the process on a Mac",
-        Outcome.HANGS: "never returns on a Mac",
-        Outcome.MAY_HANG: "can hang on a Mac",
-        Outcome.RAISES: "MPS refuses",
-    }[hazard.outcome]
+        Effect.WRONG: "MPS computes incorrectly",
+        Effect.MAY_BE_WRONG: "MPS can compute incorrectly",
+        Effect.VARIES: "MPS computes differently from run to run",
+        Effect.OPEN: "gives an unspecified number on MPS",
+        Effect.ABORTS: "ends the process on a Mac",
+        Effect.MAY_ABORT: "can end the process on a Mac",
+        Effect.HANGS: "never returns on a Mac",
+        Effect.MAY_HANG: "can hang on a Mac",
+        Effect.RAISES: "MPS refuses",
+    }[hazard.effect]
 
 
 _COMPILED: Final = "A known bug in the backend. On a Mac the values may be wrong."

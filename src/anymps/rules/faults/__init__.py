@@ -7,7 +7,7 @@ from anymps.rules.faults._model import (
     GRAD_SCALER,
     NARROWING_COPY,
     THREADS,
+    Effect,
     Hazard,
-    Outcome,
 )
 from anymps.rules.faults._table import HazardRow, all_hazards, hazard_table, hazards, hazards_with_kernels

@@ -22,7 +22,7 @@ THREADS: Final = "threads"
 COMPILED_LAYER_NORM: Final = "compiled_layer_norm"
 
 
-class Outcome(Enum):
+class Effect(Enum):
     """What a Mac does with such a call."""
 
     WRONG = "computes something else, without a word"
@@ -36,7 +36,7 @@ class Outcome(Enum):
     RAISES = "raises"
 
 
-_DIRE = frozenset({Outcome.ABORTS, Outcome.MAY_ABORT, Outcome.HANGS, Outcome.MAY_HANG})
+_DIRE = frozenset({Effect.ABORTS, Effect.MAY_ABORT, Effect.HANGS, Effect.MAY_HANG})
 
 _CHIPS = {"apple7": "M1", "apple8": "M2"}
 """The chips of the Metal families that rows name."""
@@ -61,7 +61,7 @@ class Hazard:
     title: str
     operators: tuple[str, ...]
     check: str
-    outcome: Outcome
+    effect: Effect
     what: str
     fix: str
     issues: tuple[int, ...]
@@ -89,7 +89,7 @@ class Hazard:
     @property
     def is_dire(self) -> bool:
         """Whether the process may not live to tell of the call."""
-        return self.outcome in _DIRE
+        return self.effect in _DIRE
 
     @property
     def releases(self) -> str:

@@ -17,7 +17,7 @@ from anymps.rules._encoding import Family
 from anymps.rules._limits import OPERATOR_LIMITS
 from anymps.rules._readings import Release, ranged, release_of
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
-from anymps.rules.faults._model import COMPILED_LAYER_NORM, NO_END, THREADS, Hazard, Outcome
+from anymps.rules.faults._model import COMPILED_LAYER_NORM, NO_END, THREADS, Effect, Hazard
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -34,7 +34,7 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
     return tuple(hazard for hazard in all_hazards() if hazard.holds(release, macos, metal_family))
 
 
-_OF_VALUES: Final = frozenset({Outcome.WRONG, Outcome.MAY_BE_WRONG, Outcome.VARIES})
+_OF_VALUES: Final = frozenset({Effect.WRONG, Effect.MAY_BE_WRONG, Effect.VARIES})
 
 
 def hazards_with_kernels(
@@ -52,14 +52,14 @@ def hazards_with_kernels(
     own = hazards(torch_version, macos, metal_family)
     others = hazards(kernels_torch, macos, metal_family)
     kept = (_of_operators(hazard, computed, inside=False) for hazard in own)
-    added = (_of_operators(hazard, computed, inside=True) for hazard in others if hazard.outcome in _OF_VALUES)
+    added = (_of_operators(hazard, computed, inside=True) for hazard in others if hazard.effect in _OF_VALUES)
     found = [hazard for hazard in (*kept, *added) if hazard is not None]
     return tuple(sorted(found, key=lambda hazard: hazard.id))
 
 
 def _of_operators(hazard: Hazard, computed: Collection[str], *, inside: bool) -> Hazard | None:
     """What is left of a hazard of values for the operators inside or outside of `computed`; None if nothing is."""
-    if hazard.outcome not in _OF_VALUES:
+    if hazard.effect not in _OF_VALUES:
         return hazard
     left = tuple(name for name in hazard.operators if (name in computed) is inside)
     if left == hazard.operators and (left or not inside):
@@ -77,7 +77,7 @@ def _hazard(given: dict[str, Any]) -> Hazard:
     """A row of the file. `limit` names the one in `OPERATOR_LIMITS` whose text and first release it has."""
     limit = OPERATOR_LIMITS[given.pop("limit")] if "limit" in given else None
     words = {
-        "outcome": Outcome[given["outcome"].upper()],
+        "effect": Effect[given["effect"].upper()],
         "family": Family[given["family"].upper()] if "family" in given else None,
         "macos": tuple(map(_range, given.get("macos", ()))),
         "metal_families": frozenset(given.get("metal_families", ())),

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from anymps.device import is_virtual, known_hazards
-from anymps.rules.faults import Hazard, Outcome, all_hazards
+from anymps.rules.faults import Effect, Hazard, all_hazards
 from anymps.verify.cases._answering import Answer, Case, answered
 
-_UNSURE: Final = frozenset({Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG})
+_UNSURE: Final = frozenset({Effect.MAY_BE_WRONG, Effect.VARIES, Effect.OPEN, Effect.MAY_ABORT, Effect.MAY_HANG})
 _VALUES: Final = 2000
 _LARGE: Final = frozenset({"MPS616", *(f"MPS{number}" for number in range(651, 659))})
 """Their calls need GiB."""
@@ -50,7 +50,7 @@ def _asked(identity: str, example: str) -> Answer:
         answer = answered(call, _VALUES)
     if not any(identity in occurrence.operator for occurrence in capture.recording.hazards()):
         return {**answer, "reports": "no"}
-    return {**answer, "reports": "may" if _hazard(identity).outcome in _UNSURE else "sure"}
+    return {**answer, "reports": "may" if _hazard(identity).effect in _UNSURE else "sure"}
 
 
 class _RandomOnCpu(TorchFunctionMode):
