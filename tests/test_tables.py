@@ -31,7 +31,7 @@ RULES = (
     *("alerts", "device_checks", "dtypes", "families", "faults/faults", "limits", "metal_dtypes", "metal_kernels"),
     "waits",
 )
-FINDINGS = ("arguments", "copies", "detours", "dtypes", "half_precision", "memory", "operators", "shaders", "waits")
+FINDINGS = ("copies", "detours", "dtypes", "half_precision", "memory", "operators", "shaders", "waits")
 TABLES = {
     *("findings/advice/reads", "mac/chips"),
     *(f"findings/rules/{name}" for name in FINDINGS),

@@ -1,4 +1,4 @@
-"""MPS101 to MPS104: operators that MPS does not have: those that raise, and those that run on the CPU instead."""
+"""MPS101 to MPS107: operators that MPS does not have, and arguments and values that it refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from anymps.findings._catalogue import read_rules
 from anymps.findings._costs import FALLBACK
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, some_steps, times
-from anymps.findings._model import Finding
+from anymps.findings._model import Finding, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings._release import release_of
 from anymps.findings.advice import equivalent
@@ -21,13 +21,20 @@ MISSING = _RULES["MPS101"]
 EVERY_STEP = _RULES["MPS102"]
 NOW_AND_THEN = _RULES["MPS103"]
 DISTRIBUTED = _RULES["MPS104"]
+ARGUMENT = _RULES["MPS105"]
+INDEX = _RULES["MPS106"]
+DETERMINISM = _RULES["MPS107"]
 
 
 def find(recording: Recording) -> Iterator[Finding]:
-    """Findings about operators that MPS does not have."""
+    """Findings about operators that MPS does not have, and about what it refuses."""
     for refused in refused_as(recording, RefusalKind.MISSING):
         yield _missing(recording, refused)
     yield from told_as_raised(recording, RefusalKind.DISTRIBUTED, DISTRIBUTED)
+    yield from told_as_raised(recording, RefusalKind.ARGUMENT, ARGUMENT)
+    yield from told_as_raised(recording, RefusalKind.DETERMINISM, DETERMINISM)
+    for refused in refused_as(recording, RefusalKind.INDEX):
+        yield INDEX.finding(refused.site, what=_late(refused), count=refused.count, related_sites=[refused.origin])
     fallbacks = recording.fallbacks()
     hot = [fallback for fallback in fallbacks if is_every_step(recording, fallback)]
     for line in by_line(hot, split_operators=True):
@@ -124,3 +131,10 @@ def _native_words(recording: Recording, operator: str) -> str:
     if release is not None and release > (release_of(recording) or OLDEST):
         words.append(f"torch {release[0]}.{release[1]} has an MPS kernel for it.")
     return " ".join(words)
+
+
+def _late(refused: Refused) -> str:
+    reported = f"`{refused.operator}` reported: {refused.message or 'an assertion without a message'}"
+    if refused.origin.known:
+        return f"{reported}; {refused.error} was raised at {at(refused.origin)}, the next wait."
+    return f"{reported}; no exception was raised for it: another error came first, or nothing waited."
