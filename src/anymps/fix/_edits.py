@@ -50,7 +50,8 @@ def edits_for(
     suggestions = []
     findings = list(findings)
     elsewhere = list(_project_edits(findings, program, loaded))
-    chosen = [change.finding for change in elsewhere if _chooses_device(change, program)]
+    places = ((change.finding, program.script(change.file).place(change.line)) for change in elsewhere)
+    chosen = [finding for finding, place in places if place is not None and chosen_by_name(place) is not None]
     for finding in findings:
         fitting, why = _fitting(finding, program)
         takes = "cuda" not in finding.site.source.lower()  # a device, and asks for none itself
@@ -65,11 +66,6 @@ def edits_for(
         if earlier.finding.id != edit.finding.id:
             suggestions.append(Suggestion(edit.finding, _CHANGED.format(earlier.finding.id)))
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
-
-
-def _chooses_device(edit: Edit, program: Program) -> bool:
-    place = program.script(edit.file).place(edit.line)
-    return place is not None and chosen_by_name(place) is not None
 
 
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
