@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from anymps.compare import Bound, Call, Ending, Loss, Read, Sketch, Trace, Value
+from anymps.compare import Bound, Call, Comparison, Ending, Loss, Read, Sketch, Trace, Value, compare_traces
 from anymps.record import Site
 
 SUM = Bound("sum", 64 * 2.0**-24, 1e-38, 62, False, 3e-5, 1e-4)
@@ -72,3 +73,14 @@ class Tracing:
         site = Site(FILE, line, "main", "x.double()") if line else Site("", 0)
         self.trace.ending = Ending(error, site, False, True, self.step, len(self.trace.calls), 0)
         return self.trace
+
+
+def compared(
+    make: Callable[[Tracing, bool], Tracing], names: tuple[str, str] = ("cpu", "mps"), error: str = "", **ending: object
+) -> Comparison:
+    """The comparison of two traces that `make` makes; True is for the second, which fails with `error`."""
+    left = make(Tracing(names[0]), False).end()
+    right = make(Tracing(names[1]), True).end(error, 12 if error else 0)
+    for trace in (left, right):
+        trace.ending = replace(trace.ending, **ending)  # type: ignore[arg-type]
+    return compare_traces("train.py", names, left, right)

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from anymps.compare import Bound, Cause, Comparison, Divergence, compare_traces
+from anymps.compare import Bound, Cause, Comparison, Divergence
 from anymps.compare._comparison import LossPair
 from anymps.compare._divergences import Rounding, Shared
-from compare_traces import EXACT, SUM, Tracing, sketch
+from compare_traces import EXACT, SUM, Tracing, compared, sketch
 
 X = sketch([1.0, -2.0, 3.0])
 Y = sketch([2.0, 4.0, 8.0])
 Z = sketch([5.0, 6.0, 7.0])
-
-
-def compared(
-    make: Callable[[Tracing, bool], Tracing], names: tuple[str, str] = ("cpu", "mps"), **ending: object
-) -> Comparison:
-    """The comparison of two traces that `make` makes; True is for the second."""
-    left, right = make(Tracing(names[0]), False).end(), make(Tracing(names[1]), True).end()
-    for trace in (left, right):
-        trace.ending = replace(trace.ending, **ending)  # type: ignore[arg-type]
-    return compare_traces("train.py", names, left, right)
 
 
 @pytest.mark.parametrize(

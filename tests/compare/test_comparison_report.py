@@ -11,16 +11,10 @@ import pytest
 
 from anymps.compare import Comparison, compare_traces
 from anymps.report import comparison_document, comparison_json, rendered
-from compare_traces import Tracing, sketch
+from compare_traces import Tracing, compared, sketch
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "compare-1.json"
 X = sketch([1.0, -2.0, 3.0])
-
-
-def compared(make: Callable[[Tracing, bool], Tracing], error: str = "") -> Comparison:
-    """The comparison of two traces that `make` makes; the second fails with `error`."""
-    left, right = make(Tracing("cpu"), False), make(Tracing("mps"), True)
-    return compare_traces("train.py", ("cpu", "mps"), left.end(), right.end(error, 12 if error else 0))
 
 
 def divergence(trace: Tracing, second: bool) -> Tracing:
@@ -124,7 +118,7 @@ def test_runs_that_agree() -> None:
 
 def test_a_run_that_fails() -> None:
     """The error and its line."""
-    found = compared(lambda trace, _: trace.call("relu", 10, [X], [X]), "TypeError: no float64")
+    found = compared(lambda trace, _: trace.call("relu", 10, [X], [X]), error="TypeError: no float64")
     text = text_of(found)
     assert text.startswith("The script fails on mps but not on the CPU.\n")
     assert "  -  On mps at train.py:12  x.double(): TypeError: no float64\n" in text

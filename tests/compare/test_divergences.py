@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from anymps.compare import Cause, Comparison, compare_traces
-from compare_traces import EXACT, Tracing, sketch
+from anymps.compare import Cause, Comparison
+from compare_traces import EXACT, Tracing, compared, sketch
 
 X = sketch([1.0, -2.0, 3.0])
 Y = sketch([2.0, 4.0, 8.0])
-
-
-def compared(make: Callable[[Tracing, bool], Tracing]) -> Comparison:
-    """The comparison of two traces that `make` makes; True is for the second."""
-    left, right = make(Tracing("cpu"), False), make(Tracing("mps"), True)
-    return compare_traces("train.py", ("cpu", "mps"), left.end(), right.end())
 
 
 def causes(found: Comparison) -> list[tuple[Cause, int]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from processes import Result, clean_environment, run_command
+from integration.plan_runs import plan, planned, script
+from processes import clean_environment, run_command
 from time_limits import REACHED, limited_plan
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -57,23 +57,11 @@ def training(batch: int = 8, extra: str = "pass") -> str:
     return TRAINING.replace("BATCH", str(batch)).replace("EXTRA", extra)
 
 
-def plan(folder: Path, text: str, *options: str) -> Result:
-    """Runs the command on a script as a user does."""
-    (folder / "train.py").write_text(text, encoding="utf-8")
-    return run_command("-m", "anymps", "plan", *options, "train.py", cwd=folder)
-
-
-def planned(folder: Path, text: str, *options: str) -> dict[str, Any]:
-    """The plan as JSON."""
-    result = plan(folder, text, "--report", "json=plan.json", *options)
-    assert result.status == 0, result.err
-    document: dict[str, Any] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    return document
-
-
 def test_a_fixed_batch_elsewhere_leaves_the_plan_and_not_the_largest_batch(tmp_path: Path) -> None:
     """The script stops with twice the batch; nobody says that a Mac would."""
-    found = planned(tmp_path, training(extra="batch = batch.view(8, 256)"), "--mac", "M1 8GB", "--mac", "M4 16GB")
+    found = planned(
+        tmp_path, "--mac", "M1 8GB", "--mac", "M4 16GB", script(tmp_path, training(extra="batch = batch.view(8, 256)"))
+    )
     assert [(mac["mac"], mac["verdict"], mac["largest_batch"]) for mac in found["macs"]] == [
         ("M1 8GB", "fits", None),
         ("M4 16GB", "fits", None),
@@ -87,7 +75,7 @@ def test_a_fixed_batch_elsewhere_leaves_the_plan_and_not_the_largest_batch(tmp_p
 def test_changes_that_change_nothing_say_why(tmp_path: Path) -> None:
     """A batch of one cannot be split; another optimizer needs less, and no larger batch is measured unasked."""
     options = ("--what-if", "accumulate=2", "--what-if", "sgd", "--no-larger", "--mac", "M1 8GB")
-    found = planned(tmp_path, training(1), *options)
+    found = planned(tmp_path, *options, script(tmp_path, training(1)))
     split, small = found["what_if"]
     assert split["problem"] == "it changed nothing: a batch of 1 cannot be split into 2 parts"
     assert (small["change"], small["problem"]) == ("SGD", "")
@@ -105,7 +93,7 @@ def test_changes_that_change_nothing_say_why(tmp_path: Path) -> None:
 def test_a_script_that_is_ended_by_a_signal(name: str, hint: str, tmp_path: Path) -> None:
     """One line names the signal, although a step was measured before."""
     text = training(extra=f"import signal; step and os.kill(os.getpid(), signal.{name})")
-    result = plan(tmp_path, text, "--mac", "M1 8GB")
+    result = plan("--mac", "M1 8GB", script(tmp_path, text), cwd=tmp_path)
     line = f"anymps: the script stopped: its process was ended by {name}{hint}"
     assert (result.status, result.out, result.err.splitlines()) == (2, "", [line])
 
@@ -113,8 +101,8 @@ def test_a_script_that_is_ended_by_a_signal(name: str, hint: str, tmp_path: Path
 def test_a_time_limit_that_is_reached_is_told(tmp_path: Path) -> None:
     """What was measured until then is shown as that."""
     sleeps = training(extra=f"step and (open({REACHED!r}, 'w').close() or time.sleep(600))")
-    (tmp_path / "train.py").write_text(sleeps, encoding="utf-8")
-    result = limited_plan(tmp_path, 30, "--report", "json=plan.json", "--mac", "M1 8GB", "train.py")
+    options = ("--report", "json=plan.json", "--mac", "M1 8GB")
+    result = limited_plan(tmp_path, 30, *options, script(tmp_path, sleeps))
     assert result.status == 0, result.err
     found = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert (found["steps"], found["ended_after"]) == (1, 30.0)
@@ -125,9 +113,8 @@ def test_a_script_that_is_deaf_to_the_limit_is_told_of(tmp_path: Path) -> None:
     """It is killed; the batch of its first step is known."""
     deaf = training(extra=f"step and (open({REACHED!r}, 'w').close() or time.sleep(600))")
     text = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{deaf}"
-    (tmp_path / "train.py").write_text(text, encoding="utf-8")
     options = ("--report", "json=plan.json", "--mac", "M1 8GB", "--no-larger")
-    result = limited_plan(tmp_path, 30, *options, "train.py")
+    result = limited_plan(tmp_path, 30, *options, script(tmp_path, text))
     assert result.status == 0, result.err
     found = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert (found["steps"], found["batch"], found["ended_after"]) == (1, 8, 30.0)
@@ -135,7 +122,7 @@ def test_a_script_that_is_deaf_to_the_limit_is_told_of(tmp_path: Path) -> None:
 
 def test_a_script_that_halves_its_batch_is_tried_within_the_macs_memory(tmp_path: Path) -> None:
     """It fails as written, and goes on with the batch that it comes to."""
-    found = planned(tmp_path, RETRIES, "--mac", "M1 8GB", "--no-larger")
+    found = planned(tmp_path, "--mac", "M1 8GB", "--no-larger", script(tmp_path, RETRIES))
     (mac,) = found["macs"]
     assert mac["verdict"] == "fails"
     assert mac["recovery"] == {"steps": 2, "batch": 2048}
@@ -145,17 +132,17 @@ def test_modules_of_pythonpath_are_found(tmp_path: Path) -> None:
     """What the variable names first is there for the script, too."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "settings_of_mine.py").write_text("size = 3", encoding="utf-8")
-    (tmp_path / "train.py").write_text("import settings_of_mine\n" + training(), encoding="utf-8")
+    name = script(tmp_path, "import settings_of_mine\n" + training())
     env = {"PYTHONPATH": f"{tmp_path / 'mine'}:{clean_environment()['PYTHONPATH']}"}
     options = ("--mac", "M1 8GB", "--no-larger")
-    result = run_command("-m", "anymps", "plan", *options, "train.py", cwd=tmp_path, env=env)
+    result = run_command("-m", "anymps", "plan", *options, name, cwd=tmp_path, env=env)
     assert result.status == 0, result.err
 
 
 def test_a_measurement_that_cannot_be_written(tmp_path: Path) -> None:
     """A disk that is full ends the plan in one line: half of a measurement would say that everything fits."""
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))"
-    result = plan(tmp_path, training(extra=full), "--mac", "M1 8GB", "--no-larger")
+    result = plan("--mac", "M1 8GB", "--no-larger", script(tmp_path, training(extra=full)), cwd=tmp_path)
     said = re.sub(r"/\S+/recording", "RECORDING", result.err.splitlines()[-1])
     assert (result.status, said) == (
         2,

@@ -106,6 +106,8 @@ def test_from_a_quarter_of_the_batch_to_the_largest_that_fits() -> None:
         assert row.low < row.samples < row.high
     (odd,) = batch_times(growth, 6, [MAC], lambda _: 1 << 16, "2.13")
     assert [row.batch for row in odd.rows] == [3, 6, 12, 24, 48, 96, 192, 384]
+    (few,) = batch_times(growth, 8, [MAC], lambda _: 3, "2.13")
+    assert [row.batch for row in few.rows] == [2, 3]
     assert batch_times(growth, 8, [MAC], lambda _: 2, "2.13") == ()  # one alone compares with nothing
     assert batch_times(growth, 8, [MAC], lambda _: 0, "2.13") == ()
 

@@ -1,4 +1,4 @@
-"""What a plan changes in the process that it measures: sizes of batches, and tensors without values."""
+"""What a plan changes in the process that it measures: sizes of batches, tensors without values, optimizers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from anymps.plan.inside._apply import _resize
 from anymps.plan.inside._hollow import LARGE, is_large
-from processes import run_python
+from processes import run_python, run_with_torch
 
 
 @pytest.mark.parametrize(("wanted", "rows"), [(2, [0, 1]), (5, [0, 1, 2, 0, 1]), (7, [0, 1, 2, 0, 1, 2, 0])])
@@ -53,3 +53,34 @@ with Hollow():
 print(tuple(made.shape), made.dtype, made.requires_grad, torch.equal(generator.get_state(), before), small.tolist())
 """)
     assert result.lines == ["(2048, 1024) torch.float32 True True [1.0, 1.0, 1.0, 1.0]"]
+
+
+MADE = """
+import torch
+from anymps.plan import Scenario
+from anymps.plan.inside import apply
+before = {name: getattr(torch.optim, name) for name in ("SGD", "Adam", "AdamW")}
+applied = apply(Scenario(optimizer="%s"))
+weight = torch.ones(3)
+for name, own in before.items():
+    kind = getattr(torch.optim, name)
+    made = kind([weight], lr=0.5, weight_decay=0.25, **({"momentum": 0.9} if name == "SGD" else {"eps": 1e-3}))
+    group = made.param_groups[0]
+    of = next(one.__name__ for one in type(made).__mro__ if one.__name__ != "Replacement")
+    print(name, "own" if kind is own else "replaced", of, group["lr"], group["weight_decay"], group.get("eps"))
+print(applied.optimizers)
+"""
+
+
+@pytest.mark.parametrize(("wanted", "kind"), [("sgd", "SGD"), ("adam", "Adam"), ("adamw", "AdamW")])
+def test_optimizers_are_replaced(wanted: str, kind: str) -> None:
+    """All but the wanted one, each of which is counted; its own keeps all of its arguments."""
+    lines = run_with_torch(MADE % wanted).lines
+    eps = None if kind == "SGD" else 1e-08
+    expected = []
+    for name in ("SGD", "Adam", "AdamW"):
+        if name == kind:
+            expected.append(f"{name} own {kind} 0.5 0.25 {None if kind == 'SGD' else 0.001}")
+        else:
+            expected.append(f"{name} replaced {kind} 0.5 0.25 {eps}")
+    assert lines == [*expected, "3"]

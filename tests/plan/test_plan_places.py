@@ -1,10 +1,7 @@
-"""The lines to look at where memory grows, and the sizes of batch that a plan tries."""
+"""The lines to look at where memory grows."""
 
 from __future__ import annotations
 
-import pytest
-
-from anymps.plan._batches import _MOST, _sizes
 from anymps.plan._fixes import _lines_that_keep_memory
 from anymps.record import Phase, RecordingBuilder
 
@@ -49,21 +46,3 @@ def test_a_result_outside_of_modules_is_named_first() -> None:
         (2, 4, "", 1, False),
         (3, 9, "block", 1, True),
     ) == [4, 5, 2]
-
-
-@pytest.mark.parametrize(
-    ("own", "largest", "sizes"),
-    [
-        (8, 100, [2, 4, 8, 16, 32, 64, 100]),
-        (8, 64, [2, 4, 8, 16, 32, 64]),
-        (6, 7, [3, 6, 7]),
-        (1, 3, [1, 2, 3]),
-        (8, 3, [2, 3]),
-        (8, 1, []),
-        (1, 1 << _MOST, [1 << power for power in range(_MOST + 1)]),
-        (1, 1 << (_MOST + 1), [1 << power for power in range(_MOST + 1)]),
-    ],
-)
-def test_sizes_of_batch(own: int, largest: int, sizes: list[int]) -> None:
-    """Halves and doubles of the script's own as far as they fit, and the largest that does."""
-    assert _sizes(own, largest) == sizes

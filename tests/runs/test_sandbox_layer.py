@@ -96,16 +96,6 @@ def test_a_renamed_file_is_read_where_it_lies(layer: Layer, work: Path) -> None:
     assert (work / "tree/a/b").read_text() == "tree/a/b"
 
 
-def test_a_renamed_folder_takes_its_files_along(layer: Layer, work: Path) -> None:
-    """Those on disk, and those of the layer."""
-    write(layer, "tree/a/c", "c")
-    layer.rename("tree", "other")
-    assert (read(layer, "other/a/b"), read(layer, "other/a/c")) == ("tree/a/b", "c")
-    assert sorted(layer.names(f"{work}/other/a")) == ["b", "c"]
-    assert read(layer, "tree/a/b") is None
-    assert sorted(layer.names(str(work))) == ["empty", "file", "link", "other"]
-
-
 def test_errors_of_a_rename(layer: Layer) -> None:
     """Those of Linux, with both names."""
     for source, target, number in (
@@ -156,16 +146,6 @@ def test_files_are_removed(layer: Layer, work: Path) -> None:
     assert os.stat(layer.at(f"{work}/empty")).st_mode & 0o777 == 0o700
     layer.remove("empty/new")
     assert layer.written == {}
-
-
-def test_which_folders_are_mixed(layer: Layer, work: Path) -> None:
-    """Those whose entries are not those on disk."""
-    folders = [str(work), f"{work}/tree", f"{work}/tree/a", f"{work}/empty"]
-    assert [layer.is_mixed(folder) for folder in folders] == [False] * 4
-    layer.remove("tree/a/b")
-    assert [layer.is_mixed(folder) for folder in folders] == [False, False, True, False]
-    layer.rename("file", "empty/file")
-    assert [layer.is_mixed(folder) for folder in folders] == [True, False, True, True]
 
 
 def test_what_is_kept_of_a_file_that_is_written(layer: Layer, work: Path) -> None:

@@ -114,7 +114,10 @@ def test_directories_are_seen_as_the_program_left_them(folder: Path) -> None:
         assert sorted(path.name for path in pathlib.Path("out").rglob("*")) == ["a", "b", "x.txt"]
         assert glob.glob("out/**/*.txt", recursive=True) == ["out/a/b/x.txt"]
         assert [(at, sorted(files)) for at, _, files in os.walk("out")][-1] == ("out/a/b", ["x.txt"])
+        open("folder/made.txt", "w").close()
         os.rename("folder", "other")
+        assert sorted(os.listdir("other")) == ["f.txt", "made.txt"]
+        os.remove("other/made.txt")
         assert os.listdir("other") == ["f.txt"] and not os.path.exists("folder")
         assert open("other/f.txt").read() == "f\\n"
         shutil.rmtree("tree")

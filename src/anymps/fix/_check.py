@@ -279,8 +279,5 @@ def _is_safe(edit: Edit) -> bool:
 
 def _names_device(changed: Program) -> bool:
     """Whether a change says otherwise where something runs: by the words for it, which differ in number."""
-    return any(_device_words(old.text) != _device_words(new.text) for old, new in changed.differences())
-
-
-def _device_words(text: str) -> Counter[str]:
-    return Counter(_DEVICE_WORD.findall(text))
+    words = ((Counter(_DEVICE_WORD.findall(script.text)) for script in both) for both in changed.differences())
+    return any(before != after for before, after in words)

@@ -38,7 +38,9 @@ class Program:
                 f"{path} is a notebook, and anymps fix works on scripts: convert it with 'jupyter nbconvert --to "
                 "script'"
             )
-        return cls(Script.read(path), _root(path.resolve().parent if folder is None else folder.resolve()))
+        here = path.resolve().parent if folder is None else folder.resolve()
+        root = next((parent for parent in (here, *here.parents) if (parent / ".git").exists()), here)
+        return cls(Script.read(path), root)
 
     def owns(self, site: Site) -> bool:
         """Whether a site lies in a Python file of the project."""
@@ -83,7 +85,3 @@ class Program:
             return self.script(Path(file)).text
         except UsageError:
             return ""
-
-
-def _root(folder: Path) -> Path:
-    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)

@@ -50,10 +50,12 @@ class Proof(Observer):
 
         `used` says whether anything was on mps.
         """
+        import torch
+
         return {
             "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
             "reached": sorted(self._reached.found),
-            "used": self._on_mps and _used_mps(),
+            "used": self._on_mps and torch.mps.driver_allocated_memory() > 0,
             "modules": _modules(),
         }
 
@@ -73,22 +75,11 @@ class Proof(Observer):
         return float(torch.frombuffer(content, dtype=loss.dtype).item())
 
 
-def _used_mps() -> bool:
-    import torch
-
-    return torch.mps.driver_allocated_memory() > 0
-
-
 def _modules() -> list[str]:
     """The files of what was imported, installed packages apart."""
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    return sorted(
-        os.path.realpath(file) for file in files if isinstance(file, str) and file.endswith(".py") and _is_own(file)
-    )
-
-
-def _is_own(file: str) -> bool:
-    return not file.startswith((OF_ANYMPS, sys.prefix, sys.base_prefix))
+    files = {str(getattr(module, "__file__", None)) for module in list(sys.modules.values())}
+    installed = (OF_ANYMPS, sys.prefix, sys.base_prefix)
+    return sorted(os.path.realpath(file) for file in files if file.endswith(".py") and not file.startswith(installed))
 
 
 _TOOL_IDS = (3, 4)  # of sys.monitoring: those that no kind of tool has for its own

@@ -113,11 +113,12 @@ def _written(folder: Path, sources: set[str], unchanged: Mapping[bytes, bytes]) 
     Scripts keep copies of their sources beside their results: `unchanged` has what a changed source was.
     """
     found: dict[str, str | None] = {}
+    here = f"{Path.cwd().resolve().as_posix()}/"
     for path in sorted(folder.rglob("*")):
         place = f"/{path.relative_to(folder).as_posix()}"
         if place in sources or path.is_symlink() or not path.is_file() or path.suffix == ".pyc":
             continue
-        name = comparable(_shown(place))
+        name = comparable(place.removeprefix(here))
         try:
             data = path.read_bytes() if path.stat().st_size <= _LONGEST_TEXT else b"\0"
             data = unchanged.get(data, data)
@@ -127,9 +128,3 @@ def _written(folder: Path, sources: set[str], unchanged: Mapping[bytes, bytes]) 
         before = found.get(name, "")
         found[name] = None if text is None or before is None else before + text
     return found
-
-
-def _shown(place: str) -> str:
-    """A path as seen from the current folder, if it lies there."""
-    here = Path.cwd().resolve()
-    return Path(place).relative_to(here).as_posix() if Path(place).is_relative_to(here) else place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -72,13 +73,8 @@ def trail_of(ending: Mapping[str, object]) -> list[tuple[str, int]]:
     """The lines of the exception that ended a script, the outermost first, without ours."""
     error = getattr(sys, "last_value", None) if "exception" in ending else None
     trace = getattr(error, "__traceback__", None)
-    lines = []
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if not name.startswith(("<", OF_ANYMPS)):
-            lines.append((os.path.realpath(name), int(trace.tb_lineno)))
-        trace = trace.tb_next
-    return lines
+    frames = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace))
+    return [(os.path.realpath(name), line) for name, line in frames if not name.startswith(("<", OF_ANYMPS))]
 
 
 def error_of(ending: Mapping[str, object]) -> str:
@@ -86,11 +82,7 @@ def error_of(ending: Mapping[str, object]) -> str:
     if not ending.get("status") and "exception" not in ending:
         return ""
     name = str(ending.get("exception", f"exit status {ending.get('status')}"))
-    return error_words(name, _said(str(ending.get("message", ""))))
-
-
-def _said(message: str) -> str:
-    """What an exception says; of one that torch passes on from a worker, what was raised there."""
-    if "Original Traceback" not in message:
-        return message
-    return next((line for line in reversed(message.splitlines()) if line[:1].isalpha()), message)
+    message = str(ending.get("message", ""))
+    if "Original Traceback" in message:  # torch passes on what was raised in a worker
+        message = next((line for line in reversed(message.splitlines()) if line[:1].isalpha()), message)
+    return error_words(name, message)

@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -168,11 +169,9 @@ def _seed_generators() -> None:
 
     random.seed(_SEED)
     torch.manual_seed(_SEED)
-    try:
+    with suppress(ImportError):
         import numpy
-    except ImportError:
-        pass
-    else:
+
         numpy.random.seed(_SEED)
 
 

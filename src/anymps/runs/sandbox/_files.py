@@ -166,7 +166,7 @@ def _changer(layer: Layer, real: Callable[..., Any], follow: bool, makes: bool) 
             result = real(layer.claim(key), *args, **kwargs)
         except OSError as error:
             raise _renamed_error(error, path) from None
-        layer.note(path, folder)
+        layer.note(key)
         return result
 
     return diverted
@@ -197,7 +197,7 @@ def _names(layer: Layer) -> dict[Any, Any]:
             REAL.os_symlink(src, layer.claim(key), target_is_directory)
         except OSError as error:
             raise _renamed_error(error, src, dst) from None
-        layer.note(dst, dir_fd)
+        layer.note(key)
 
     @functools.wraps(REAL.os_link)
     def link(src: Any, dst: Any, **kwargs: Any) -> None:

@@ -169,7 +169,7 @@ class Layer:
                 return where
             own = self.claim(key, keep)
             if not stat.S_ISDIR(kind):
-                self._note(key)
+                self.note(key)
             return own
 
     def claim(self, key: str, keep: bool = True) -> str:
@@ -281,7 +281,7 @@ class Layer:
         if _exists(self.at(target)):
             self._forget(target, told=False)
         own = self.claim(target, keep=False)
-        self._note(target)
+        self.note(target)
         if source is None or (begin.startswith(f"{self._folder}/") and not stat.S_ISDIR(kind)):
             REAL.os_rename(begin, own)
         elif stat.S_ISDIR(kind):
@@ -295,13 +295,8 @@ class Layer:
         if source is not None:
             self._forget(source)
 
-    def note(self, path: Any, dir_fd: int | None = None) -> None:
-        """A file was made under a path."""
-        key = self.key(path, False, dir_fd)
-        if key is not None:
-            self._note(key)
-
-    def _note(self, key: str) -> None:
+    def note(self, key: str) -> None:
+        """A file was made or changed under a key."""
         self.touched = True
         self.written[key] = None
         self.removed.pop(key, None)

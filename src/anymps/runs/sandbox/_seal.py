@@ -93,8 +93,9 @@ def _guard(folders: tuple[str, ...], closed: bool) -> Callable[[str, tuple[Any, 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = args
+            writes = isinstance(flags, int) and flags & writing
             # With an opener the path may be the directory in which it makes its file.
-            if path and isinstance(flags, int) and flags & writing and not isinstance(path, int) and not _is_dir(path):
+            if writes and path and not isinstance(path, int) and not os.path.isdir(path):
                 refuse(path)
         elif event in changes:
             if not isinstance(args[0], int):
@@ -103,9 +104,3 @@ def _guard(folders: tuple[str, ...], closed: bool) -> Callable[[str, tuple[Any, 
             raise PermissionError(errno.EACCES, "a plan starts no program that the system cannot keep from writing")
 
     return hook
-
-
-def _is_dir(path: Any) -> bool:
-    with suppress(TypeError, ValueError, OSError):
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    return False

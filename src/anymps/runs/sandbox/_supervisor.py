@@ -185,7 +185,7 @@ def _place(task: int, operand: Operand, arguments: list[int]) -> str:
     """The true name of the file that an operand names; empty for what has none, as a pipe."""
     flags = arguments[operand.flags] if operand.flags is not None else 0
     address = arguments[operand.path] & _ADDRESS if operand.path is not None else 0
-    text = os.fsdecode(_text(task, address)) if address else ""
+    text = os.fsdecode(_read(task, address, _LONGEST_PATH).partition(b"\0")[0]) if address else ""
     if operand.file is not None or not address or (not text and flags & EMPTY_PATH):
         return _of_file(task, arguments[operand.file if operand.file is not None else operand.folder or 0])
     if not text:
@@ -215,10 +215,6 @@ def _true_name(path: str, follow: bool) -> str:
         return os.readlink(f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)
-
-
-def _text(task: int, address: int) -> bytes:
-    return _read(task, address, _LONGEST_PATH).partition(b"\0")[0]
 
 
 def _read(task: int, address: int, size: int) -> bytes:
