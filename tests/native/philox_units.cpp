@@ -3,7 +3,6 @@
 #include "model/philox_launch.h"
 
 #include <cmath>
-#include <cstring>
 
 namespace {
 
