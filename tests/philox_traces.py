@@ -13,8 +13,6 @@ TYPES = [*FLOATING, *INT_BITS, "bool"]
 GEOMETRIC = [*FLOATING, "int", "long", "short", "char", "uchar"]
 BERNOULLI = [*GEOMETRIC, "bool"]
 SEEDS = [0, 1, DEFAULT_SEED, 2**32 - 1, 2**63 + 12345, 2**64 - 1]
-# Around a block (4), around the 16 blocks that are made side by side (64), and more.
-SIZES = [1, 2, 3, 4, 5, 31, 63, 64, 65, 67, 130, 257]
 
 # First eight uniforms after manual_seed(key).
 GOLDEN = {
@@ -56,21 +54,3 @@ def expected(seed: int, offset: int, name: str, *words: Any) -> tuple[int, list[
 def exactly(values: list[Number]) -> list[tuple[Number, bool]]:
     """Elements in a form in which -0.0 and 0.0 differ."""
     return [(value, math.copysign(1, value) < 0) for value in values]
-
-
-def spacing(kind: str, value: float) -> float:
-    """One unit in the last place of a type at a value."""
-    digits, smallest = {"float": (24, -125), "half": (11, -13), "bfloat": (8, -125)}[kind]
-    return math.ldexp(1.0, max(math.frexp(value)[1], smallest) - digits)
-
-
-def assert_close(kind: str, wanted: list[Number], got: list[Number], ulps: int = 2, scale: float = 0.0) -> None:
-    """Elements agree within some ulp of float32 (at `scale`, where larger), or within one step of a narrow type."""
-    assert len(wanted) == len(got)
-    for i, (one, other) in enumerate(zip(wanted, got, strict=True)):
-        if one == other or (math.isnan(one) and math.isnan(other)):
-            continue
-        room = ulps * spacing("float", max(abs(one), scale))
-        if kind != "float":
-            room = max(room, spacing(kind, max(abs(one), abs(other))))
-        assert abs(one - other) <= room, (i, float(one).hex(), float(other).hex())

@@ -31,7 +31,8 @@ FLOATING = ["float", "half", "bfloat"]
 GEOMETRIC = [*FLOATING, "uchar", "char", "short", "int", "long"]
 BERNOULLI = [*GEOMETRIC, "bool"]
 STEP = {"float": 2e-6, "half": 2e-3, "bfloat": 2e-2}  # relative room for functions that libraries round differently
-SIZES = [1, 4, 5, 130]
+# Around a block (4), around the 16 blocks that are made side by side (64), and more.
+SIZES = [1, 2, 3, 4, 5, 31, 63, 64, 65, 67, 130, 257]
 SEED, OFFSET = 2**40 + 11, 7
 
 

@@ -11,7 +11,7 @@ from anymps.commands.doctor._command import lines, to_json, wrapped
 from anymps.commands.doctor._diagnosis import Diagnosis, State, Status, diagnose
 from anymps.commands.doctor._facts import Facts
 from anymps.device import Gpus
-from anymps.device._driver import Driver, Gpu
+from anymps.device._gpus import Driver, Gpu
 from anymps.rules import SUPPORTED
 
 MAC = Facts(

@@ -30,20 +30,43 @@ def test_banner_is_one_line_on_stderr() -> None:
     assert result.err == BANNER.format(mac="M2 8GB", torch=result.out.strip())
 
 
-def test_after_a_backward_it_is_refused() -> None:
-    """The autograd engine takes no new device once it has started: EnableError, and torch stays as it was."""
-    code = """
+@pytest.mark.parametrize(
+    ("before", "asked", "said"),
+    [
+        (
+            "torch.ones(1, requires_grad=True).sum().backward()",
+            "'M2 8GB'",
+            "EnableError|False|anymps: a backward has already run in this process, and PyTorch's autograd engine takes "
+            "no new device after that; call anymps.enable() before the first backward, ideally right after "
+            "`import torch`",
+        ),
+        (
+            "first = anymps.enable('M2 8GB'); assert anymps.enable('M2 8GB') is first and anymps.enable() is first",
+            "'M4 16GB'",
+            "EnableError|True|anymps: the device already acts as M2 8GB in this process and cannot become M4 16GB; "
+            "start a new process for another Mac",
+        ),
+        ("", "'M3 Pro 20GB'", "MacError|False|anymps: M3 Pro has 18 or 36 GB, not 20"),
+        (
+            "",
+            "require='real'",
+            "RequireError|False|anymps: --require real, but this machine has no real mps device (see: anymps doctor)",
+        ),
+    ],
+    ids=["a backward before", "another Mac", "no such Mac", "a real device"],
+)
+def test_what_is_refused(before: str, asked: str, said: str) -> None:
+    """The error says why, and torch stays as it was: one process plays one Mac, which was sold."""
+    code = f"""
         import torch, anymps
-        torch.ones(1, requires_grad=True).sum().backward()
+        {before}
         try:
-            anymps.enable("M2 8GB")
-        except anymps.EnableError as error:
-            print(torch.backends.mps.is_available(), anymps.is_virtual(), error, sep="|")
+            anymps.enable({asked})
+        except (anymps.EnableError, anymps.MacError, anymps.RequireError) as error:
+            assert torch.backends.mps.is_available() == anymps.is_virtual()
+            print(type(error).__name__, anymps.is_virtual(), error, sep="|")
     """
-    assert last_line(code) == (
-        "False|False|anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new "
-        "device after that; call anymps.enable() before the first backward, ideally right after `import torch`"
-    )
+    assert last_line(code) == said
 
 
 def test_forward_before_is_fine() -> None:
@@ -57,23 +80,6 @@ def test_forward_before_is_fine() -> None:
         print(model.weight.grad)
     """
     assert last_line(code) == "tensor([[1., 1.]], device='mps:0')"
-
-
-def test_another_mac_needs_another_process() -> None:
-    """A process plays one Mac; naming it again is harmless, naming another raises."""
-    code = """
-        import anymps
-        first = anymps.enable("M2 8GB")
-        assert anymps.enable("M2 8GB") is first and anymps.enable() is first
-        try:
-            anymps.enable("M4 16GB")
-        except anymps.EnableError as error:
-            print(error)
-    """
-    assert last_line(code) == (
-        "anymps: the device already acts as M2 8GB in this process and cannot become M4 16GB; "
-        "start a new process for another Mac"
-    )
 
 
 @pytest.mark.parametrize(("first", "asked"), [("'host'", "shape"), ("None", "shape"), ("'shape'", "host")])
@@ -201,32 +207,6 @@ def test_a_child_with_another_home_uses_the_same_core(tmp_path: Path) -> None:
     """
     before, after = run_with_torch(code).lines
     assert after == f"{before} True"
-
-
-def test_unknown_mac_names_the_nearest() -> None:
-    """A Mac that was never sold is refused before anything is touched."""
-    code = """
-        import anymps, torch
-        try:
-            anymps.enable("M3 Pro 20GB")
-        except anymps.MacError as error:
-            print(torch.backends.mps.is_available(), error)
-    """
-    assert last_line(code) == "False anymps: M3 Pro has 18 or 36 GB, not 20"
-
-
-def test_required_real_device() -> None:
-    """`require="real"` is never met by the virtual device."""
-    code = """
-        import anymps
-        try:
-            anymps.enable(require="real")
-        except anymps.RequireError as error:
-            print(anymps.is_virtual(), error)
-    """
-    assert last_line(code) == (
-        "False anymps: --require real, but this machine has no real mps device (see: anymps doctor)"
-    )
 
 
 def test_processor_is_answered_to_lightning_alone() -> None:

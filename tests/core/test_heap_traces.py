@@ -1,15 +1,14 @@
-"""Random traces of the heap model: every answer is that of a plain second model, and invariants hold."""
+"""Random traces of the heap model: every answer is that of a plain second model."""
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heap_traces import EVERY, GIB, MIB, Run, config, counters, fields
+from heap_traces import EVERY, GIB, MIB, Run, config, fields
 from reference_heap import Buffer, ReferenceHeap, Refusal
 
 SIZES = (1, 8, 9, 256, 1000, 4096, 70_000, 700_000, MIB, MIB + 1, 3 * MIB, 5 * MIB, 9 * MIB, 10 * MIB, 33 * MIB)
@@ -140,8 +139,8 @@ EMPTY = st.just(("empty", 0))
 @EVERY
 @settings(max_examples=40, derandomize=True, database=None, deadline=None)
 @given(commands=st.lists(ALLOCATE | ALLOCATE | FREE | FREE | EMPTY, max_size=60))
-def test_any_trace_keeps_the_invariants(run: Run, minor: int, commands: list[tuple[str, int]]) -> None:
-    """Blocks lie apart inside their heaps, the counters add up, and nothing stays after everything was freed."""
+def test_any_trace_matches_the_reference(run: Run, minor: int, commands: list[tuple[str, int]]) -> None:
+    """The smallest trace on which the two differ is told."""
     names: list[str] = []
     trace: list[str] = []
     for step, (command, number) in enumerate(commands):
@@ -153,26 +152,4 @@ def test_any_trace_keeps_the_invariants(run: Run, minor: int, commands: list[tup
         elif names:
             trace.append(f"free {names.pop(number % len(names))}")
     trace += [*(f"free {name}" for name in names), "empty"]
-    answers = run(config(minor, 3 * GIB, GIB, 1.7, 0), *(each for line in trace for each in (line, "stats")))
-    live: dict[str, dict[str, int]] = {}
-    for line, answer, counts in zip(trace, answers[1::2], answers[2::2], strict=True):
-        stats = fields(counts)
-        verb, *words = line.split()
-        if verb == "alloc" and answer.startswith("block"):
-            live[words[0]] = fields(answer)
-        elif verb == "free":
-            live.pop(words[0], None)
-        spans = sorted((b["heap"], b["offset"], b["offset"] + b["size"], b["heap_size"]) for b in live.values())
-        assert all(end <= size for _, _, end, size in spans)
-        for (heap, _, end, _), (other, start, _, _) in itertools.pairwise(spans):
-            assert heap != other or end <= start
-        assert stats["current"] == sum(block["size"] for block in live.values())
-        assert stats["total"] >= sum({b["heap"]: b["heap_size"] for b in live.values()}.values())
-        assert stats["live"] == len(live)
-    assert (counters(answers[-1]), live) == ((0, 0), {})
-
-
-@EVERY
-def test_threads_may_allocate_at_once(run: Run, minor: int) -> None:
-    """Several threads allocate and free without losing a block."""
-    assert run(config(minor), "threads 4 5000")[1] == "threads live=0 current=0"
+    assert_same(run, minor, {"recommended": 3 * GIB, "high": 1.7, "low": 0}, trace)

@@ -38,50 +38,50 @@ pytestmark = pytest.mark.usefixtures("random_device")
 
 
 @pytest.mark.parametrize("kind", FLOATING)
-@pytest.mark.parametrize("n", SIZES)
-def test_uniform(kind: str, n: int) -> None:
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1.5, 2.5), (3.25, 1000.1), (2.0, 2.0)])
+def test_uniform(kind: str, bounds: tuple[float, float]) -> None:
     """uniform_ gives the stream's numbers bit by bit and uses a block for four elements."""
-    generator, reference = pair()
-    drawn = empty(kind, n).uniform_(-1.5, 2.5, generator=generator)
-    assert reference.uniform(kind, n, -1.5, 2.5) == elements(drawn)
-    assert reference.state() == state_of(generator)
-    assert OFFSET + math.ceil(n / 4) == generator.get_offset()
+    for n in SIZES:
+        generator, reference = pair()
+        drawn = empty(kind, n).uniform_(*bounds, generator=generator)
+        assert reference.uniform(kind, n, *bounds) == elements(drawn)
+        assert reference.state() == state_of(generator)
+        assert OFFSET + math.ceil(n / 4) == generator.get_offset()
 
 
 @pytest.mark.parametrize("kind", FLOATING)
-@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize(
     ("name", "words", "scale"),
     [
+        ("normal", (0.0, 1.0), 0.0),
         ("normal", (10.0, 0.25), 10.0),
+        ("normal", (-3.0, 2.0), 8.0),
+        ("exponential", (1.0,), 0.0),
         ("exponential", (0.3,), 0.0),
+        ("cauchy", (0.0, 1.0), 0.0),
         ("cauchy", (2.5, 3.0), 3.0),
-        ("log_normal", (0.0, 0.25), 1.0),
+        ("log_normal", (0.0, 0.25), 0.0),
+        ("log_normal", (1.0, 2.0), 0.0),
     ],
 )
-def test_transcendental_distributions(kind: str, n: int, name: str, words: tuple[float, ...], scale: float) -> None:
+def test_transcendental_distributions(kind: str, name: str, words: tuple[float, ...], scale: float) -> None:
     """The distributions through log, exp, cos and tan agree but for rounding; state exactly."""
+    for n in SIZES:
+        generator, reference = pair()
+        drawn = getattr(empty(kind, n), f"{name}_")(*words, generator=generator)
+        assert_close(kind, getattr(reference, name)(kind, n, *words), drawn, scale)
+        assert reference.state() == state_of(generator)
+        assert OFFSET + math.ceil(n / 4) == generator.get_offset()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*(("geometric", kind) for kind in GEOMETRIC), *(("bernoulli", kind) for kind in BERNOULLI)]
+)
+def test_geometric_and_bernoulli(name: str, kind: str) -> None:
+    """geometric_ gives whole numbers, and bernoulli_(p) zeros and ones, in every type that has a kernel."""
     generator, reference = pair()
-    drawn = getattr(empty(kind, n), f"{name}_")(*words, generator=generator)
-    assert_close(kind, getattr(reference, name)(kind, n, *words), drawn, scale)
-    assert reference.state() == state_of(generator)
-
-
-@pytest.mark.parametrize("kind", GEOMETRIC)
-def test_geometric(kind: str) -> None:
-    """geometric_ gives whole numbers, in integer tensors too."""
-    generator, reference = pair()
-    drawn = empty(kind, 130).geometric_(0.3, generator=generator)
-    assert reference.geometric(kind, 130, 0.3) == elements(drawn)
-    assert reference.state() == state_of(generator)
-
-
-@pytest.mark.parametrize("kind", BERNOULLI)
-def test_bernoulli_with_one_probability(kind: str) -> None:
-    """bernoulli_(p) gives zeros and ones in every type that has a kernel."""
-    generator, reference = pair()
-    drawn = empty(kind, 130).bernoulli_(0.3, generator=generator)
-    assert reference.bernoulli(kind, 130, 0.3) == elements(drawn)
+    drawn = getattr(empty(kind, 130), f"{name}_")(0.3, generator=generator)
+    assert getattr(reference, name)(kind, 130, 0.3) == elements(drawn)
     assert reference.state() == state_of(generator)
 
 
@@ -279,7 +279,7 @@ def test_complex_normal_and_uniform() -> None:
 
 
 @pytest.mark.parametrize("kind", ["long", "int", "float", "half", "uchar"])
-@pytest.mark.parametrize("n", [1, 2, 100, 384, 385, 1000, 2**15])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 100, 383, 384, 385, 1000, 2**15 - 1, 2**15, 40001])
 def test_randperm(kind: str, n: int) -> None:
     """randperm takes the path of its size and type: Fisher-Yates, float keys, 24-bit keys."""
     if n > {"half": 2049, "uchar": 256}.get(kind, n):
@@ -307,7 +307,9 @@ def test_randperm_of_nothing_draws_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", FLOATING)
-@pytest.mark.parametrize(("samples", "replacement"), [(1, False), (3, False), (1, True), (6, True)])
+@pytest.mark.parametrize(
+    ("samples", "replacement"), [(1, False), (3, False), (4, False), (1, True), (2, True), (6, True), (50, True)]
+)
 def test_multinomial(kind: str, samples: int, replacement: bool) -> None:
     """multinomial takes the largest weight / Exp(1), or searches the running sum; zero weights are never chosen."""
     weights = torch.tensor([[0.5, 0.25, 0.0, 2.0, 1.0]] * 4, dtype=DTYPES[kind], device="mps")

@@ -18,12 +18,13 @@ pytestmark = pytest.mark.usefixtures("random_device")
 
 
 @pytest.mark.parametrize("kind", FLOATING)
-def test_native_dropout(kind: str) -> None:
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.75, 1.0])
+def test_native_dropout(kind: str, p: float) -> None:
     """native_dropout keeps and scales by the stream, and skips a block an element, four times what it uses."""
     x = torch.linspace(-2, 2, 22, device="mps", dtype=DTYPES[kind])
     torch.mps.manual_seed(SEED)
-    output, mask = torch.native_dropout(x, 0.25, True)
-    both = Reference(SEED).dropout(kind, 22, 0.25, *elements(x))
+    output, mask = torch.native_dropout(x, p, True)
+    both = Reference(SEED).dropout(kind, 22, p, *elements(x))
     assert both[:22] == elements(output)
     assert both[22:] == elements(mask)
     assert torch.bool == mask.dtype

@@ -26,13 +26,6 @@ def test_mps_is_the_accelerator() -> None:
     assert 0 == accelerator.current_device_index()
 
 
-def test_every_index_is_the_one_device() -> None:
-    """`x.to(1)` is on mps:0, as on a Mac, where MPSGuardImpl.h knows no other device and checks the type alone."""
-    assert torch.device(1) == torch.device("mps:1")
-    x = torch.ones(2)
-    assert {tensor.device for tensor in (x.to(1), x.to("mps:1"), torch.ones(2, device=1))} == {torch.device("mps:0")}
-
-
 def test_the_device_index_context() -> None:
     """torch.accelerator.device_index(0) is a context manager that changes nothing."""
     with torch.accelerator.device_index(0):

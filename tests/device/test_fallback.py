@@ -133,6 +133,7 @@ for schema, body in (
 ):
     library.define(schema)
     library.impl(schema.split("(")[0], body, "CPU")
+library.define("nowhere(Tensor x) -> Tensor")
 ops = torch.ops.probe
 x, c = torch.arange(3., device="mps"), torch.ones(3)
 look = ops.look(x)
@@ -154,7 +155,7 @@ show(
     same=same is x, x=x.tolist(), view=view.tolist(), grown=[grown is out, out.tolist(), str(out.device)],
     many=[[m.tolist(), str(m.device)] for m in many], wide=wide,
     grad=torch.allclose(leaf.grad.cpu(), here.grad), devices=[str(first.device), str(second.device), str(there.device)],
-    count=ops.count(x),
+    count=ops.count(x), nowhere=told(lambda: ops.nowhere(x))[0],
 )
 """,
         ON,
@@ -171,6 +172,8 @@ show(
     assert found["grad"]
     assert ["cpu", "cpu", "mps:0"] == found["devices"]
     assert 3 == found["count"]
+    assert found["nowhere"][0] == "NotImplementedError"  # without a kernel for the CPU it still raises
+    assert found["nowhere"][1].startswith("Could not run 'probe::nowhere' with")
 
 
 def test_small_work_runs_on_the_calling_thread_alone() -> None:

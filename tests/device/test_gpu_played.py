@@ -7,6 +7,15 @@ import pytest
 from processes import Result, run_with_torch
 
 PLAYED = "import torch, anymps\nanymps.enable('M3 Pro 18GB', substrate='cuda', quiet=True)\nD = 'mps'\n"
+PLAYED += """
+def error_at(wait):
+    try:
+        wait()
+    except torch.AcceleratorError as error:
+        return str(error).split(chr(10))[0]
+def error_at_wait():
+    return error_at(torch.mps.synchronize)
+"""
 
 
 def played(code: str, how: str) -> Result:
@@ -61,16 +70,10 @@ def test_a_bad_index_is_told_at_the_next_wait() -> None:
 x = torch.arange(10.0, device=D)
 y = x[torch.tensor([1, 12], device=D)]
 z = x + 1
-try:
-    z.sum().item()
-except torch.AcceleratorError as error:
-    print(str(error).split(chr(10))[0])
+print(error_at(z.sum().item))
 print(z.sum().item())
 loss = torch.nn.functional.cross_entropy(torch.zeros(2, 3, device=D), torch.tensor([1, 5], device=D))
-try:
-    torch.mps.synchronize()
-except torch.AcceleratorError as error:
-    print(str(error).split(chr(10))[0])
+print(error_at_wait())
 good = torch.nn.functional.cross_entropy(torch.zeros(2, 3, device=D), torch.tensor([1, -100], device=D))
 print(round(good.item(), 4))
 """
@@ -86,11 +89,6 @@ def test_labels_are_good_or_bad_by_what_is_left_out() -> None:
 {PLAYED}
 from torch.nn import functional as F
 scores = torch.zeros(3, 6, device=D)
-def error_at_wait():
-    try:
-        torch.mps.synchronize()
-    except torch.AcceleratorError as error:
-        return str(error).split(chr(10))[0]
 labels = torch.tensor([0, -100, 5]).to(D)
 for ignored in (-100, 5, 6, -1):
     F.cross_entropy(scores, labels, ignore_index=ignored)
@@ -113,10 +111,7 @@ ids = torch.tensor([0, 9]).to(D)
 with anymps.record() as capture:
     F.embedding(ids, table)
     F.embedding(ids, table)
-    try:
-        torch.mps.synchronize()
-    except torch.AcceleratorError:
-        pass
+    error_at_wait()
 print(*(it.message.split(chr(10))[0][:40] for it in capture.recording.refusals()), sep=chr(10))
 """
     told = played(code, "cpu").lines
@@ -134,10 +129,7 @@ ones = torch.ones(3, device=D)
 for bad in ([0.5, 1.5, 0.5], [0.5, float("nan"), 0.5], [0.5, 0.5, -1e-9]):
     for loss_of in (lambda wrong: binary_cross_entropy(wrong, ones), lambda wrong: binary_cross_entropy(ones, wrong)):
         loss = loss_of(torch.tensor(bad, device=D))
-        try:
-            torch.mps.synchronize()
-        except torch.AcceleratorError as error:
-            print(str(error).split(chr(10))[0])
+        print(error_at_wait())
 good = torch.tensor([0.0, 0.5, 1.0], device=D, requires_grad=True)
 loss = binary_cross_entropy(good, ones)
 loss.backward()

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from anymps import EnableError
-from anymps.device import _driver, _gpus
-from anymps.device._driver import Driver, Gpu
-from anymps.device._gpus import Gpus, gpu_of, rank_here, take_gpu, too_small
+from anymps.device import _gpus
+from anymps.device._gpus import Driver, Gpu, Gpus, ask_driver, gpu_of, rank_here, take_gpu, too_small
 from processes import run_command
 
 GIB = 1 << 30
@@ -266,20 +265,20 @@ def libraries(monkeypatch: pytest.MonkeyPatch, **found: object) -> None:
             raise OSError(f"{name}: cannot open shared object file")
         return names[name]
 
-    monkeypatch.setattr(_driver.ctypes, "CDLL", load)
+    monkeypatch.setattr(_gpus.ctypes, "CDLL", load)
 
 
 def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its version, and each GPU with its memory; of a part of a GPU nobody says what is free."""
     libraries(monkeypatch, cuda=FakeCuda(), nvml=FakeNvml())
     part = Gpu(1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GIB, None, (9, 0))
-    assert _driver.ask_driver() == Driver((13, 2), (H100, part))
+    assert ask_driver() == Driver((13, 2), (H100, part))
 
 
 def test_without_nvml_nobody_says_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """The GPUs are there all the same."""
     libraries(monkeypatch, cuda=FakeCuda())
-    found = _driver.ask_driver()
+    found = ask_driver()
     assert found is not None
     assert [gpu.free for gpu in found.gpus] == [None, None]
 
@@ -287,11 +286,11 @@ def test_without_nvml_nobody_says_what_is_free(monkeypatch: pytest.MonkeyPatch) 
 def test_a_driver_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU is no error; anything else is told in the driver's words."""
     libraries(monkeypatch, cuda=FakeCuda(100))
-    assert _driver.ask_driver() == Driver((13, 2))
+    assert ask_driver() == Driver((13, 2))
     libraries(monkeypatch, cuda=FakeCuda(999))
-    assert _driver.ask_driver() == Driver((13, 2), error="error 999, unknown error")
+    assert ask_driver() == Driver((13, 2), error="error 999, unknown error")
     libraries(monkeypatch)
-    assert _driver.ask_driver() is None
+    assert ask_driver() is None
 
 
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the plugin is named, where it is installed as well

@@ -57,12 +57,6 @@ def test_the_context_manager_stops_after_errors() -> None:
     profiler.stop()
 
 
-def test_wrong_types_of_arguments() -> None:
-    """The binding wants a boolean."""
-    text = text_of(RuntimeError, torch._C._mps_profilerStartTrace, "event", "yes")
-    assert text == "couldn't convert python object to boolean"
-
-
 def test_metal_capture_is_off_without_its_variable(
     virtual_device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

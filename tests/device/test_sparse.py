@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from device.compare import assert_same, text_of, values
 
@@ -133,19 +132,6 @@ def test_gradients_through_sparse_tensors() -> None:
         results.append((data.grad, dense.grad))
     for one, other in zip(results[1], results[0], strict=True):
         assert_same(one, other)
-
-
-def test_sparse_gradients_of_embeddings() -> None:
-    """An embedding with sparse=True has the CPU's sparse gradient."""
-    grads = []
-    for device in ("cpu", "mps"):
-        table = nn.Embedding(6, 3, sparse=True)
-        with torch.no_grad():
-            table.weight.copy_(values(6, 3))
-        table.to(device)
-        table(torch.tensor([1, 4, 1], device=device)).sum().backward()
-        grads.append(table.weight.grad)
-    same_sparse(grads[1], grads[0])
 
 
 def test_parts_share_memory() -> None:

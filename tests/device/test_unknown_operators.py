@@ -7,7 +7,6 @@ import torch
 
 from anymps.rules.texts import missing_operator
 from device.compare import assert_same, text_of, values
-from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -65,26 +64,3 @@ def test_a_kernel_given_later() -> None:
         ops.later(torch.ones(1, device="mps"))
     library.impl("later", lambda x: x - 1, "MPS")
     assert_same(ops.later(torch.ones(2, device="mps")), torch.zeros(2))
-
-
-def test_fallback_of_an_operator_that_torch_does_not_know() -> None:
-    """With the variable set, one with a CPU kernel runs there and warns; one without any still raises."""
-    answer = run_with_torch(
-        ENABLE
-        + """
-import warnings
-library = torch.library.Library("probe", "DEF")
-library.define("on_cpu(Tensor x) -> Tensor")
-library.define("nowhere(Tensor x) -> Tensor")
-library.impl("on_cpu", lambda x: x + 1, "CPU")
-x = torch.ones(2, device="mps")
-print(torch.ops.probe.on_cpu(x))
-try:
-    torch.ops.probe.nowhere(x)
-except NotImplementedError as error:
-    print(str(error).split(" with")[0])
-""",
-        {"PYTORCH_ENABLE_MPS_FALLBACK": "1"},
-    )
-    assert answer.lines == ["tensor([2., 2.], device='mps:0')", "Could not run 'probe::nowhere'"]
-    assert "The operator 'probe::on_cpu' is not currently supported on the MPS backend" in answer.err

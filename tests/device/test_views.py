@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -10,14 +12,19 @@ from device.compare import assert_same, same, text_of, values
 pytestmark = pytest.mark.usefixtures("mps_device")
 
 
-def test_in_place_on_a_view_of_a_leaf_is_refused() -> None:
-    """A view of a leaf that requires gradients cannot be changed in place, in the words of torch."""
-
-    def change(x: torch.Tensor) -> None:
-        x[0].mul_(2)
-
-    expected = text_of(RuntimeError, change, values(2, 2).requires_grad_())
-    assert expected == text_of(RuntimeError, change, values(2, 2).to("mps").requires_grad_())
+@pytest.mark.parametrize(
+    ("change", "shape", "leaf"),
+    [
+        (lambda x: x[0].mul_(2), (2, 2), True),
+        (lambda x: x.expand(3, 4).add_(1), (1, 4), False),
+        (lambda x: torch.add(x[:-1], 1, out=x[1:]), (4,), False),
+    ],
+    ids=["a view of a leaf", "an expanded tensor", "a partial overlap"],
+)
+def test_writes_that_are_refused(change: Callable[[torch.Tensor], object], shape: tuple[int, ...], leaf: bool) -> None:
+    """In the words of torch."""
+    expected = text_of(RuntimeError, change, values(*shape).requires_grad_(leaf))
+    assert expected == text_of(RuntimeError, change, values(*shape).to("mps").requires_grad_(leaf))
 
 
 def test_conj_and_neg_bits_travel() -> None:
@@ -58,21 +65,3 @@ def test_tensor_split_with_indices_on_either_device() -> None:
     assert [(1, 2), (3, 2), (2, 2)] == [tuple(part.shape) for part in parts]
     text = text_of(RuntimeError, torch.tensor_split, x, torch.tensor([1, 4], device="mps"))
     assert text == "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0"
-
-
-def test_writing_through_an_expanded_tensor_is_refused() -> None:
-    """An in-place operation on a tensor with overlapping memory raises torch's text."""
-
-    def change(x: torch.Tensor) -> None:
-        x.expand(3, 4).add_(1)
-
-    assert text_of(RuntimeError, change, values(1, 4)) == text_of(RuntimeError, change, values(1, 4).to("mps"))
-
-
-def test_partially_overlapping_writes_are_refused() -> None:
-    """A source that partly overlaps its destination raises torch's text."""
-
-    def change(x: torch.Tensor) -> None:
-        torch.add(x[:-1], 1, out=x[1:])
-
-    assert text_of(RuntimeError, change, values(4)) == text_of(RuntimeError, change, values(4).to("mps"))

@@ -144,6 +144,9 @@ def test_it(number):
 """
 
 
+on_a_gpu = pytest.mark.skipif(SIDE != "cuda", reason="asks for what a GPU does, or for what its substrate refuses")
+
+
 def anymps(side: str, *words: str, cwd: Path, **more: str) -> Result:
     """A command of anymps on a substrate."""
     return run_command("-m", "anymps", *words, cwd=cwd, env={**environment(side), **more}, timeout=PATIENCE)
@@ -156,19 +159,17 @@ def report(path: Path, side: str) -> Any:
     return json.loads(ended.out)
 
 
+@on_a_gpu
 def test_no_index_that_another_thread_writes_stops_the_gpu(tmp_path: Path) -> None:
     """Bad numbers come and go between calls that take them as indices: the Mac's late error is all that comes of it."""
-    if SIDE != "cuda":
-        pytest.skip("asks for what a GPU's kernels do")
     (tmp_path / "threads.py").write_text(THREADS)
     ended = anymps(SIDE, "run", "--mac", MAC, "threads.py", cwd=tmp_path)
     assert (ended.status, ended.out) == (0, "True True 3.0\n"), ended.err
 
 
+@on_a_gpu
 def test_who_waits_for_the_device_waits_for_the_gpu(tmp_path: Path) -> None:
     """Though nothing is read there: a clock that is read before and after has the GPU's time between."""
-    if SIDE != "cuda":
-        pytest.skip("asks the GPU's driver")
     (tmp_path / "waits.py").write_text(WAITS)
     ended = anymps(SIDE, "run", "--mac", MAC, "waits.py", cwd=tmp_path)
     busy = 600  # CUDA_ERROR_NOT_READY
@@ -292,11 +293,10 @@ def test_a_fix_is_checked(tmp_path: Path) -> None:
     assert re.search(r"^anymps: \d+ changes?: ", ended.err, re.M), ended.err
 
 
+@on_a_gpu
 def test_a_full_gpu(tmp_path: Path) -> None:
     """Of a Mac with more memory than the GPU, one line says whose limit it was."""
     (tmp_path / "fill.py").write_text("import torch\nx = torch.empty(300 << 30, dtype=torch.uint8, device='mps')\n")
-    if SIDE != "cuda":
-        pytest.skip("asks for more than a GPU has")
     ended = anymps(SIDE, "run", "--mac", "M3 Ultra 512GB", "fill.py", cwd=tmp_path)
     (line,) = (line for line in ended.err.splitlines() if "the NVIDIA GPU is full" in line)
     assert "anymps: the NVIDIA GPU is full (cuda:0 of this machine), not the Mac, whose limit comes later: " in line
@@ -312,10 +312,9 @@ def test_a_full_gpu(tmp_path: Path) -> None:
         'torch.compile(lambda x: x * 2 + 1)(torch.ones(4, device="mps"))',
     ],
 )
+@on_a_gpu
 def test_what_is_refused_is_one_line(tmp_path: Path, call: str) -> None:
     """Metal kernels run on this machine's CPU, and the tensors are not there."""
-    if SIDE != "cuda":
-        pytest.skip("asks for what this substrate refuses")
     (tmp_path / "it.py").write_text(f"import torch\ntry:\n    {call}\nexcept Exception as error:\n    print(error)\n")
     ended = anymps(SIDE, "run", "it.py", cwd=tmp_path)
     assert (
@@ -324,11 +323,10 @@ def test_what_is_refused_is_one_line(tmp_path: Path, call: str) -> None:
     ) in ended.out
 
 
+@on_a_gpu
 def test_real_kernels_are_refused(tmp_path: Path) -> None:
     """They run on the CPU."""
     (tmp_path / "it.py").write_text("print('ran')\n")
-    if SIDE != "cuda":
-        pytest.skip("asks for what this substrate refuses")
     ended = anymps(SIDE, "run", "--kernels", "real", "it.py", cwd=tmp_path)
     assert (ended.status, ended.out) == (2, "")
     assert ended.err == (
@@ -336,11 +334,10 @@ def test_real_kernels_are_refused(tmp_path: Path) -> None:
     )
 
 
+@on_a_gpu
 def test_the_banner_names_the_gpu(tmp_path: Path) -> None:
     """With its number and name."""
     (tmp_path / "it.py").write_text("import torch\ntorch.ones(2, device='mps')\n")
-    if SIDE != "cuda":
-        pytest.skip("asks about the GPU")
     ended = anymps(SIDE, "run", "--mac", MAC, "it.py", cwd=tmp_path)
     assert re.search(r"^anymps: VIRTUAL mps device: .*computed on .*NVIDIA GPU.* \(cuda:0, NVIDIA .*\)", ended.err), (
         ended.err

@@ -3,19 +3,14 @@
 //   config G2 13 RECOMMENDED MAX_BUFFER HIGH LOW [unified=0] [baseline=BYTES] [metal_limit=BYTES]
 //          a new model; HIGH and LOW are read as the environment variables are ("-": the default)
 //   alloc NAME BYTES | free NAME | empty | fraction F | reset_peak | reset_accumulated | stats
-//   format BYTES MINOR | ratio TEXT... | threads COUNT ROUNDS | bench PAIRS
+//   format BYTES MINOR | ratio TEXT...
 // A refusal is answered with "error CLASS: text".
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <map>
 #include <memory>
-#include <random>
 #include <sstream>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "model/heap_blocks.h"
 
@@ -45,66 +40,6 @@ void configure(HeapModel& model, std::istringstream& words) {
     if (option.compare(0, sign, "metal_limit") == 0) config.metal_limit = value;
   }
   model.configure(config);
-}
-
-// The steady state of a training loop: about 1000 live blocks of 50 sizes, freed and taken in varying order.
-void bench(HeapModel& model, uint64_t pairs) {
-  std::mt19937_64 random(1);
-  std::vector<size_t> sizes;
-  for (int i = 0; i < 50; ++i) sizes.push_back((i < 35 ? 256 : 65536) * (1 + random() % 400));
-  std::vector<Block*> live;
-  std::vector<size_t> wanted;
-  for (size_t i = 0; i < 1000; ++i) {
-    wanted.push_back(sizes[random() % sizes.size()]);
-    live.push_back(model.allocate(wanted.back()));
-  }
-  std::vector<uint32_t> order(1 << 16);
-  for (uint32_t& each : order) each = static_cast<uint32_t>(random() % live.size());
-  const auto run = [&](uint64_t count) {
-    // Forty blocks are let go before forty are taken again: the free sets hold more than one block.
-    for (uint64_t done = 0; done < count; done += 40) {
-      for (uint64_t i = done; i < done + 40; ++i) {
-        Block*& slot = live[order[i % order.size()]];
-        if (slot != nullptr) model.release(slot);
-        slot = nullptr;
-      }
-      for (uint64_t i = done; i < done + 40; ++i) {
-        const uint32_t at = order[i % order.size()];
-        if (live[at] == nullptr) live[at] = model.allocate(wanted[at]);
-      }
-    }
-  };
-  run(pairs / 10);
-  std::vector<double> slices;  // nanoseconds a pair; the least disturbed one is the figure
-  for (int slice = 0; slice < 11; ++slice) {
-    const auto start = std::chrono::steady_clock::now();
-    run(pairs / 11);
-    const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
-    slices.push_back(spent.count() / static_cast<double>(pairs / 11));
-  }
-  std::sort(slices.begin(), slices.end());
-  std::cout << "bench " << slices.front() << " ns a pair at best, " << slices[5] << " in the median of 11 slices, "
-            << model.total() << " bytes of heaps\n";
-  for (Block* block : live) model.release(block);
-}
-
-// Threads that allocate and free at once; afterwards nothing may be in use.
-void threads(HeapModel& model, uint64_t count, uint64_t rounds) {
-  std::vector<std::thread> workers;
-  for (uint64_t seed = 0; seed < count; ++seed) {
-    workers.emplace_back([&model, rounds, seed] {
-      std::mt19937_64 random(seed);
-      std::vector<Block*> live(32, nullptr);
-      for (uint64_t i = 0; i < rounds; ++i) {
-        Block*& slot = live[random() % live.size()];
-        model.release(slot);
-        slot = model.allocate(1 + random() % (4 << 20));
-      }
-      for (Block* block : live) model.release(block);
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
-  std::cout << "threads live=" << model.live_blocks() << " current=" << model.current() << '\n';
 }
 
 void answer(std::unique_ptr<HeapModel>& model, std::map<std::string, Block*>& live, const std::string& line) {
@@ -164,13 +99,6 @@ void answer(std::unique_ptr<HeapModel>& model, std::map<std::string, Block*>& li
   } else if (command == "ratio") {
     std::getline(words >> std::ws, value);
     std::cout << anymps::parse_ratio(value.c_str()) << '\n';
-  } else if (command == "threads") {
-    uint64_t count = 0, rounds = 0;
-    words >> count >> rounds;
-    threads(*model, count, rounds);
-  } else if (command == "bench") {
-    words >> value;
-    bench(*model, number(value));
   } else {
     throw std::runtime_error("no such command: " + command);
   }

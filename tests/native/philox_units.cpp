@@ -1,9 +1,8 @@
-// The parts of the random stream, each alone: the engine, element types, launches and the state.
+// The parts of the random stream, each alone: the engine, element types and launches.
 #include "check.h"
 #include "model/philox_launch.h"
 
 #include <cmath>
-#include <cstring>
 
 namespace {
 
@@ -30,29 +29,43 @@ TEST(units_lie_below_one) {
   EXPECT_EQUAL(to_unit(0xFFFFFFFFU), 1.0f - 0x1p-24f);
 }
 
-TEST(every_half_survives_the_way_through_float) {
-  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const auto half = static_cast<std::uint16_t>(bits);
-    const float wide = from_half(half);
-    if ((bits & 0x7FFFU) > 0x7C00U) {
-      EXPECT(std::isnan(wide) && std::isnan(from_half(to_half(wide))));
-    } else {
-      EXPECT_EQUAL(to_half(wide), half);
+TEST(every_half_widens_to_its_value) {
+  for (int bits = 0; bits < 0x10000; ++bits) {
+    const int exponent = (bits >> 10) & 31, fraction = bits & 1023;
+    const float size = std::ldexp(static_cast<float>(fraction + (exponent == 0 ? 0 : 1024)), std::max(exponent, 1) - 25);
+    const float wide = from_half(static_cast<std::uint16_t>(bits));
+    EXPECT_EQUAL(std::signbit(wide), bits >= 0x8000);
+    if (exponent < 31) EXPECT_EQUAL(std::fabs(wide), size);
+    if (exponent == 31) EXPECT(fraction == 0 ? std::isinf(wide) : std::isnan(wide) && std::isnan(from_half(to_half(wide))));
+  }
+}
+
+// Each value of a narrow type comes back, and so does what is nearer to it than to the next; half way, the even one.
+template <class Narrow, class Wide>
+void rounds_to_nearest_even(Narrow narrow, Wide wide, std::uint16_t infinity) {
+  for (std::uint16_t bits = 0; bits < infinity; ++bits) {
+    for (const std::uint16_t sign : {0, 0x8000}) {
+      const auto one = static_cast<std::uint16_t>(sign | bits), next = static_cast<std::uint16_t>(one + 1);
+      const float low = wide(one);
+      // The infinite one counts as the number that would be next.
+      const float high = bits + 1 == infinity ? low + (low - wide(static_cast<std::uint16_t>(one - 1))) : wide(next);
+      const float middle = low + (high - low) / 2;
+      EXPECT_EQUAL(narrow(low), one);
+      EXPECT_EQUAL(narrow(middle), bits % 2 == 0 ? one : next);
+      EXPECT_EQUAL(narrow(std::nextafter(middle, low)), one);
+      EXPECT_EQUAL(narrow(std::nextafter(middle, high)), next);
     }
   }
 }
 
 TEST(narrow_floats_round_to_even) {
-  EXPECT_EQUAL(to_half(1.0f + 0x1p-11f), 0x3C00);              // half way between 1 and the next
-  EXPECT_EQUAL(to_half(1.0f + 3 * 0x1p-11f), 0x3C02);          // half way between the next two
-  EXPECT_EQUAL(to_half(1.0f + 0x1p-11f + 0x1p-20f), 0x3C01);   // past half way
-  EXPECT_EQUAL(to_half(65519.0f), 0x7BFF);
-  EXPECT_EQUAL(to_half(65520.0f), 0x7C00);                     // infinity
-  EXPECT_EQUAL(to_half(0x1p-25f), 0);                          // half of the smallest
-  EXPECT_EQUAL(to_bfloat16(1.0f + 0x1p-8f), 0x3F80);
-  EXPECT_EQUAL(to_bfloat16(1.0f + 3 * 0x1p-8f), 0x3F82);
+  rounds_to_nearest_even(to_half, from_half, 0x7C00);
+  rounds_to_nearest_even(to_bfloat16, from_bfloat16, 0x7F7F);  // up to the last pair that float32 can tell apart
+  EXPECT_EQUAL(to_half(NAN), 0x7E00);
+  EXPECT_EQUAL(to_bfloat16(NAN), 0x7FC0);
+  EXPECT_EQUAL(to_bfloat16(3.4e38f), 0x7F80);
   EXPECT_EQUAL(to_bfloat16(-INFINITY), 0xFF80);
-  EXPECT(std::isnan(from_bfloat16(to_bfloat16(NAN))));
+  EXPECT_EQUAL(from_bfloat16(0x3FC0), 1.5f);
 }
 
 TEST(floats_saturate_integers) {
@@ -73,24 +86,6 @@ TEST(integers_wrap) {
   EXPECT_EQUAL(from_flag<BFloat16>(true).bits, 0x3F80);
 }
 
-TEST(types_have_the_names_of_metal_and_torch) {
-  EXPECT_EQUAL(std::string(metal_name(ElementType::bf16)), std::string("bfloat"));
-  EXPECT_EQUAL(std::string(scalar_name(ElementType::u8)), std::string("Byte"));
-  EXPECT_EQUAL(element_size(ElementType::f16), size_t{2});
-  EXPECT_EQUAL(element_size(ElementType::u64), size_t{8});
-  EXPECT_EQUAL(element_size(ElementType::boolean), size_t{1});
-}
-
-TEST(a_kernel_has_its_types_alone) {
-  int calls = 0;
-  with_kernel<Floating>("uniform_dist", ElementType::f16, [&](auto) { ++calls; });
-  EXPECT_EQUAL(calls, 1);
-  EXPECT_THROWS(
-      KernelMissing, "Failed to create function state object for: uniform_dist_int",
-      with_kernel<Floating>("uniform_dist", ElementType::i32, [&](auto) { ++calls; }));
-  EXPECT_EQUAL(calls, 1);
-}
-
 TEST(pieces_of_a_launch_are_all_of_it) {
   for (const std::int64_t n : {1, 7, 100, 101, 1000}) {
     std::int64_t sum = 0;
@@ -100,8 +95,16 @@ TEST(pieces_of_a_launch_are_all_of_it) {
     }
     EXPECT_EQUAL(sum, n);
   }
+  using Sizes = std::vector<std::int64_t>;
+  constexpr std::int64_t limit = (std::int64_t{1} << 31) - 1, k28 = 1 << 28, k29 = 1 << 29, k30 = 1 << 30;
   EXPECT(launch_sizes(0, 4).empty());
-  EXPECT(launch_sizes(3, 1, 2) == std::vector<std::int64_t>({1, 2}));  // the lower half is the smaller one
+  EXPECT(launch_sizes(1, 8) == Sizes({1}));
+  EXPECT(launch_sizes(k29, 4) == Sizes({k29}));  // its last element starts at byte 2^31 - 4
+  EXPECT(launch_sizes(k29 + 1, 4) == Sizes({k28, k28 + 1}));
+  EXPECT(launch_sizes(limit, 1) == Sizes({limit}));
+  EXPECT(launch_sizes(limit + 1, 1) == Sizes({k30, k30}));
+  EXPECT(launch_sizes(limit + 4, 2) == Sizes({k29, k29 + 1, k29 + 1, k29 + 1}));
+  EXPECT(launch_sizes(3, 1, 2) == Sizes({1, 2}));  // the lower half is the smaller one
 }
 
 // How the work is split is not in the numbers: from the end, in pieces of three.
@@ -119,30 +122,6 @@ TEST(numbers_do_not_depend_on_the_split) {
   EXPECT(whole == parts);
   EXPECT_EQUAL(a.offset, std::uint64_t{251});
   EXPECT_EQUAL(b.offset, a.offset);
-}
-
-TEST(no_element_is_written_beyond_the_end) {
-  for (int n = 1; n < 70; ++n) {
-    std::vector<std::uint8_t> bytes(static_cast<size_t>(n) + 8, 0xAB);
-    RandomState state;
-    fill_random_int(state, bytes.data(), n, ElementType::u8, 0, 100);
-    for (size_t i = 0; i < bytes.size(); ++i) EXPECT((bytes[i] < 100) == (i < static_cast<size_t>(n)));
-  }
-}
-
-TEST(a_state_survives_its_bytes) {
-  RandomState state;
-  state.manual_seed(0x0102030405060708ULL);
-  state.offset = 99;
-  const auto bytes = state.serialize();
-  EXPECT_EQUAL(bytes.size(), size_t{44});
-  EXPECT_EQUAL(bytes[28], 0x08);  // the seed, lowest byte first
-  EXPECT_EQUAL(bytes[36], 99);
-  const RandomState again = RandomState::deserialize(bytes.data(), bytes.size());
-  EXPECT_EQUAL(again.seed, state.seed);
-  EXPECT_EQUAL(again.offset, state.offset);
-  EXPECT(std::memcmp(again.words, state.words, sizeof(state.words)) == 0);
-  EXPECT_THROWS(std::runtime_error, "RNG state is wrong size", RandomState::deserialize(bytes.data(), 43));
 }
 
 }  // namespace

@@ -29,7 +29,6 @@ from anymps.device._generated import generated_headers
 from anymps.device._toolchain import (
     Compiler,
     TorchInstall,
-    compiler_hint,
     core_name,
     find_compiler,
     find_prebuilt,
@@ -108,7 +107,10 @@ def build() -> Path:
     if finished is not None:
         return finished
     if compiler is None:
-        raise BuildError(f"no C++ compiler was found to build the native core with: {compiler_hint()}")
+        how = "install one (apt install g++, dnf install gcc-c++), or name it in CXX"
+        if sys.platform == "darwin":
+            how = "install the command line tools (xcode-select --install), or name a compiler in CXX"
+        raise BuildError(f"no C++ compiler was found to build the native core with: {how}")
     _check_python_headers()
     if not _sources(".cpp"):
         raise BuildError(
@@ -117,7 +119,8 @@ def build() -> Path:
     directory = cache_directory() / _key(torch, compiler)
     try:
         _make_directory(directory.parent)
-        with interprocess_lock(directory.parent / f"{directory.name}.lock", on_wait=_say_waiting):
+        waiting = "another process is building the native core, waiting for it ..."
+        with interprocess_lock(directory.parent / f"{directory.name}.lock", on_wait=lambda: _say(waiting)):
             # While this process waited, the other one may have built it.
             if not _is_sound(directory):
                 _build_into(directory, torch, compiler)
@@ -380,10 +383,6 @@ def _check_python_headers() -> None:
         f"the header files of Python {version} are missing (no Python.h in {where}): "
         f"install them (apt install python{version}-dev, dnf install python3-devel)"
     )
-
-
-def _say_waiting() -> None:
-    _say("another process is building the native core, waiting for it ...")
 
 
 def _say(text: str) -> None:

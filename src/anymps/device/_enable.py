@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
+import platform
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -23,9 +24,8 @@ from anymps.device._launched import (
     kernels_asked_for,
     offer_calls,
     open_real_kernels,
-    refuse_on_a_mac,
 )
-from anymps.device._real_mac import hazards_of_this_mac, this_mac
+from anymps.device._real_mac import hazards_of, this_mac
 from anymps.device._rule_tables import machine, rule_tables
 from anymps.device._start_method import SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
@@ -33,9 +33,11 @@ from anymps.rules import check_supported, installed_torch
 from anymps.rules.faults import hazard_table, hazards, hazards_with_kernels
 
 if TYPE_CHECKING:
-    from anymps.device._driver import Gpu
+    import torch
+
+    from anymps.device._gpus import Gpu
     from anymps.device._native import NativeCore
-    from anymps.kernels import Metallib
+    from anymps.kernels import KernelLibrary, Metallib
     from anymps.rules import TorchVersion
     from anymps.rules.faults import Hazard
 
@@ -113,6 +115,60 @@ def native() -> NativeCore:
                 core.set_hazards(hazard_table(_hazards))
                 _native = core
     return _native
+
+
+def metal_kernels(release: str | None = None) -> KernelLibrary:
+    """The Metal kernels that were added with ``anymps kernels add``, as a library of callables.
+
+    A kernel is called like one of ``torch.mps.compile_shader``: ``kernels.abs_dense_float_float(out, x, 8,
+    threads=2)``. Pass its buffers in order or by name, and structs as dicts. `release` is the release of torch; the
+    default is the installed one. Raises KernelsError if none were added, llvmlite is missing or a kernel cannot run
+    here, EnableError without the device, and BuildError without a C++ compiler.
+    """
+    from anymps.kernels import KernelLibrary, open_kernels
+
+    core = native()
+    core.begin_margins()
+    return KernelLibrary(open_kernels(release or str(installed_torch().version).partition("+")[0]), core)
+
+
+class _DefaultDevice:
+    """What torch takes for the mode of its default device: `torch.set_default_device` ends it.
+
+    That mode, a function mode, costs each call of torch 1.3 µs. A mode can change the device of the few functions that
+    make tensors and of nothing else (torch.utils._device.DeviceContext), so it is enough to enter those by another way.
+    Two things differ from the mode: `torch.nested.nested_tensor`, which is Python, keeps its own device; and what a
+    function of torch makes for itself while it runs is on mps, too.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        native().default_device(device)
+
+    def __exit__(self, *_: object) -> None:
+        native().default_device(None)
+
+
+@contextmanager
+def default_device() -> Iterator[None]:
+    """Put new tensors of this thread on mps. What the block sets in its place holds until its end; then there is none.
+
+    On a Mac's own device this is `torch.set_default_device`.
+    """
+    import torch
+    from torch.utils import _device
+
+    torch.set_default_device(None)
+    if not is_virtual():
+        torch.set_default_device("mps")
+    else:
+        makers = [maker for maker in _device._device_constructors() if type(maker) is type(torch.empty)]
+        native().watch_factories(makers, _device.DeviceContext)
+        torch._GLOBAL_DEVICE_CONTEXT.device_context = _DefaultDevice(torch.device("mps"))
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
 
 
 def known_hazards() -> tuple[Hazard, ...]:
@@ -245,7 +301,7 @@ def _enable(asked: _Asked) -> State:
     if torch.backends.mps.is_built() and torch.backends.mps.is_available():
         _check_real(asked)
         _state = State(False, None, allowed, torch.__version__)
-        enforce_hazards(hazards_of_this_mac(version))
+        enforce_hazards(hazards_of(this_mac(), platform.mac_ver()[0], version))
         return _state
     if asked.require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
@@ -273,7 +329,10 @@ def _check_real(asked: _Asked) -> None:
         raise EnableError(f"anymps: {what} needs the virtual device, and this Mac has a real one")
     if asked.require == "virtual":
         raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
-    refuse_on_a_mac(asked.kernels)
+    if asked.kernels not in (None, "cpu"):
+        raise EnableError(
+            f"anymps: kernels={asked.kernels!r} is for the virtual device; this Mac runs PyTorch's own kernels anyway"
+        )
 
 
 def _introduce(current: State, mac: Mac) -> None:
@@ -410,11 +469,8 @@ def _end_threads_at_exit(core: NativeCore) -> None:
         if os.getpid() == process:  # a forked child has no such threads, and would wait for them
             core.end_device_threads()
 
-    def in_child() -> None:
-        os.environ["TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT"] = "0"
-
     atexit.register(end)
-    os.register_at_fork(after_in_child=in_child)
+    os.register_at_fork(after_in_child=lambda: os.environ.update(TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT="0"))
 
 
 def _load(path: Path) -> NativeCore:

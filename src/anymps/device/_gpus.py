@@ -1,19 +1,22 @@
 """Which NVIDIA GPU computes for this process, or why none can, and its accuracy: for the substrate `cuda`.
 
-Every question to the machine goes through `look_for_gpus`, which tests replace.
+Every question to the machine goes through `look_for_gpus`, which tests replace; it asks NVIDIA's driver through its
+libraries alone: no context is created and no memory is used. Functions and numbers are those of CUDA's driver API
+(cuda.h) and of NVML (nvml.h), as NVIDIA documents them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from anymps._errors import EnableError
 from anymps._numbers import digits, whole
-from anymps.device._driver import Driver, Gpu, ask_driver
 
 GPUS_VARIABLE: Final = "ANYMPS_GPUS"
 """How many GPUs processes are spread over: the first of this machine, or more than it has, which are shared then."""
@@ -31,6 +34,9 @@ _LEAST: Final = 1 << 30
 _LAUNCHED: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "RANK")
 _NEEDS: Final = "the cuda substrate needs"
 
+_NO_GPU: Final = 100  # CUDA_ERROR_NO_DEVICE
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+
 # Settings that trade accuracy for speed. A Mac has none of them, and programs set them for all machines.
 _SETTINGS: Final = (
     ("_set_float32_matmul_precision", "_get_float32_matmul_precision", "highest"),
@@ -42,6 +48,30 @@ _SETTINGS: Final = (
     ("_set_cublas_allow_bf16_reduced_precision_reduction", "_get_cublas_allow_bf16_reduced_precision_reduction", False),
     ("_set_cublas_allow_fp16_accumulation", "_get_cublas_allow_fp16_accumulation", False),
 )
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """An NVIDIA GPU: its number as CUDA counts here, its name, and its memory in bytes.
+
+    `free` is what no process has taken, None where NVML does not tell (without it, or for a part of a GPU).
+    `capability` is the version of its instructions, such as (9, 0).
+    """
+
+    number: int
+    name: str
+    total: int
+    free: int | None
+    capability: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Driver:
+    """NVIDIA's driver: the newest CUDA that it serves, and its GPUs; `error` says why there are none."""
+
+    cuda: tuple[int, int]
+    gpus: tuple[Gpu, ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -249,3 +279,74 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def _gib(size: int) -> str:
     return f"{size / (1 << 30):.1f}"
+
+
+def ask_driver() -> Driver | None:
+    """What the driver says; None without one."""
+    try:
+        cuda: Any = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    serves = version.value // 1000, version.value % 1000 // 10
+    status = cuda.cuInit(0)
+    if status == _NO_GPU:
+        return Driver(serves)
+    if status:
+        return Driver(serves, error=_error(cuda, status))
+    count = ctypes.c_int()
+    cuda.cuDeviceGetCount(ctypes.byref(count))
+    nvml = _Nvml()
+    return Driver(serves, tuple(_gpu(cuda, nvml, number) for number in range(count.value)))
+
+
+def _gpu(cuda: Any, nvml: _Nvml, number: int) -> Gpu:
+    gpu, total = ctypes.c_int(), ctypes.c_size_t()
+    name, bus = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+    cuda.cuDeviceGet(ctypes.byref(gpu), number)
+    cuda.cuDeviceGetName(name, len(name), gpu)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(total), gpu)
+    cuda.cuDeviceGetPCIBusId(bus, len(bus), gpu)
+    capability = []
+    for attribute in (_MAJOR, _MINOR):
+        value = ctypes.c_int()
+        cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, gpu)
+        capability.append(value.value)
+    free = nvml.free(bus.value, total.value)
+    return Gpu(number, name.value.decode(errors="replace"), total.value, free, (capability[0], capability[1]))
+
+
+def _error(cuda: Any, status: int) -> str:
+    said = ctypes.c_char_p()
+    if cuda.cuGetErrorString(status, ctypes.byref(said)) or not said.value:
+        return f"error {status}"
+    return f"error {status}, {said.value.decode(errors='replace')}"
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+class _Nvml:
+    """NVML tells how much is free without a context, which would itself take memory."""
+
+    def __init__(self) -> None:
+        self._library: Any = None
+        with suppress(OSError, AttributeError):
+            library: Any = ctypes.CDLL("libnvidia-ml.so.1")
+            if library.nvmlInit_v2() == 0:
+                self._library = library
+
+    def free(self, bus: bytes, total: int) -> int | None:
+        """Free bytes of the GPU at this place of the PCI bus; None if it has another size than CUDA says."""
+        if self._library is None:
+            return None
+        gpu, memory = ctypes.c_void_p(), _Memory()
+        if self._library.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(gpu)):
+            return None
+        if self._library.nvmlDeviceGetMemoryInfo(gpu, ctypes.byref(memory)):
+            return None
+        # A part of a GPU (MIG) lies at the same place. The driver keeps a little of a whole one for itself.
+        same = abs(memory.total - total) < total // 10
+        return int(memory.free) if same else None

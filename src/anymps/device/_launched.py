@@ -46,14 +46,6 @@ def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
     return text
 
 
-def refuse_on_a_mac(asked: str | None) -> None:
-    """Raises EnableError if kernels were asked for that only the virtual device runs."""
-    if asked not in (None, "cpu"):
-        raise EnableError(
-            f"anymps: kernels={asked!r} is for the virtual device; this Mac runs PyTorch's own kernels anyway"
-        )
-
-
 def check_kernels_again(current: str, asked: str | None, version: TorchVersion) -> None:
     """Raises EnableError if the device is on with other kernels; `current` is their release, or `cpu`."""
     wanted = _release_of(version) if asked == "real" else asked

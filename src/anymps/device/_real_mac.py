@@ -38,11 +38,6 @@ def mac_named(chip: str, memory: int, macos: str, wired: str = "") -> Mac | None
         return None
 
 
-def hazards_of_this_mac(torch_version: TorchVersion) -> tuple[Hazard, ...]:
-    """The known bugs of MPS that this machine has."""
-    return hazards_of(this_mac(), platform.mac_ver()[0], torch_version)
-
-
 def hazards_of(mac: Mac | None, macos: str, torch_version: TorchVersion) -> tuple[Hazard, ...]:
     """The known bugs of a Mac; where its GPU or macOS (`15.4.1`) is not known, only those that hold for all."""
     numbers = [digits(part) for part in macos.split(".")[:2] if part.isdecimal()]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from anymps._vocabulary import Fate, Wait
 from anymps.device._internal_code import internal_folders
@@ -42,46 +41,18 @@ from anymps.rules.texts import (
 
 if TYPE_CHECKING:
     from anymps.mac import Mac
-    from anymps.rules import AlertRow, CoreRow, DtypeRow, TorchVersion
+    from anymps.rules import CoreRow, TorchVersion
 
 _OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
 
 
-class Texts(TypedDict):
-    """Words of the backend that one place in the native core says."""
-
-    float64: str
-    missing: str
-    distributed: str
-    fallback_warning: str
-    view_fallback_warning: str
-    not_checked: str
-
-
-class RuleTables(TypedDict):
-    """What `configure` of the native core reads, field by field (`native/bindings/rule_bindings.cpp`).
+def rule_tables(version: TorchVersion) -> dict[str, Any]:
+    """What torch `version` does on a Mac, as `configure` reads it by field (`native/bindings/rule_bindings.cpp`).
 
     `internal_folders` says where no code is the user's; `casts` are the bits of the dtypes that a copy casts between,
     with class and text of what refuses another; `same_gpu` holds texts by operator and argument. The other tables are
     those of `anymps.rules`.
     """
-
-    families: Sequence[str]
-    internal_folders: Sequence[str]
-    operators: Sequence[CoreRow]
-    dtypes: Sequence[DtypeRow]
-    kernels: Sequence[tuple[str, int, int, str, str]]
-    device_checks: Mapping[str, tuple[str, str, str]]
-    alerts: Mapping[str, AlertRow]
-    texts: Texts
-    complex128_refused: bool
-    casts: tuple[int, int, str]
-    same_gpu: Mapping[str, Mapping[str, str]]
-    limits: Mapping[str, tuple[int, str]]
-
-
-def rule_tables(version: TorchVersion) -> RuleTables:
-    """What torch `version` does on a Mac."""
     return {
         "families": [*(family.name.lower() for family in Family), "convolution"],
         "internal_folders": internal_folders(),
@@ -113,7 +84,7 @@ def composite_rows() -> list[CoreRow]:
     ]
 
 
-def _texts(version: TorchVersion) -> Texts:
+def _texts(version: TorchVersion) -> dict[str, str]:
     git = installed_torch().git_version
     return {
         "not_checked": NOT_CHECKED.format(release=f"{version.major}.{version.minor}"),
@@ -159,29 +130,17 @@ def _same_gpu_texts() -> dict[str, dict[str, str]]:
     return texts
 
 
-class Machine(TypedDict):
-    """What `install_device` of the native core reads, field by field (`native/bindings/device_bindings.cpp`).
+def machine(version: TorchVersion, mac: Mac, substrate: str, gpu: int) -> dict[str, Any]:
+    """A torch on a Mac, as `install_device` of the core reads it by field (`native/bindings/device_bindings.cpp`).
 
-    Memory is in bytes: what Metal recommends as the most, and the largest buffer. `macos` is the version's first two
-    numbers, `substrate` one of `SUBSTRATES`, `torch_minor` the second number of torch's version. `gpu` is the number
-    of the NVIDIA GPU that computes, below 0 where the CPU plays it (`choose_substrate`, device/interface/substrate.h).
+    Memory is in bytes. `gpu` is the number of the NVIDIA GPU that computes, below 0 where the CPU plays it
+    (`choose_substrate`, device/interface/substrate.h).
     """
-
-    torch_minor: int
-    recommended_max_memory: int
-    max_buffer_length: int
-    macos: tuple[int, int]
-    substrate: str
-    gpu: int
-
-
-def machine(version: TorchVersion, mac: Mac, substrate: str, gpu: int = 0) -> Machine:
-    """The table for a torch on a Mac."""
-    return Machine(
-        torch_minor=version.release[1],
-        recommended_max_memory=mac.recommended_max_memory,
-        max_buffer_length=mac.max_buffer_length,
-        macos=(mac.macos[0], mac.macos[1]),
-        substrate=substrate,
-        gpu=gpu,
-    )
+    return {
+        "torch_minor": version.release[1],
+        "recommended_max_memory": mac.recommended_max_memory,
+        "max_buffer_length": mac.max_buffer_length,
+        "macos": mac.macos[:2],
+        "substrate": substrate,
+        "gpu": gpu,
+    }

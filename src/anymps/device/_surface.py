@@ -33,9 +33,7 @@ _ASKS_PROCESSOR = ("lightning", "lightning_fabric", "pytorch_lightning")
 
 def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
-    _install_bindings(core, mac)
-    if substrate == "cuda":
-        _refuse_memory_of_host()
+    _install_bindings(core, mac, substrate)
     if version_rules(torch.__version__).private_set_stream:
         _install_streams(core)
     _forget_answers()
@@ -46,7 +44,7 @@ def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     _answer_processor()
 
 
-def _install_bindings(core: NativeCore, mac: Mac) -> None:
+def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
     """The `torch._C._mps_*` functions that exist in a macOS build only (torch 2.13, torch/csrc/mps/Module.cpp)."""
     torch._C._has_mps = True
 
@@ -58,6 +56,7 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
         raise RuntimeError(f"Failed to start capture of {file} error Capturing is not supported.")
 
     def host_alias_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        on_gpu("a view of an mps storage for the CPU is read")
         if not isinstance(storage, torch.UntypedStorage):
             raise RuntimeError("_mps_host_alias_storage: expected a torch.UntypedStorage")
         if storage.device.type != "mps":
@@ -73,7 +72,13 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
             "give the source to torch.mps.compile_shader, or use a real Mac"
         )
 
+    def on_gpu(what: str) -> None:
+        if substrate == "cuda":  # an NVIDIA GPU holds the bytes of tensors
+            why = "on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
+            raise RuntimeError(f"anymps: {what} {why}")
+
     def compile_shader(source: str) -> Any:
+        on_gpu("Metal shaders (torch.compile writes them, too) run")
         from anymps.metal import ShaderLibrary  # most programs have none
 
         return ShaderLibrary(source, core)
@@ -100,23 +105,6 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader
-
-
-def _refuse_memory_of_host() -> None:
-    """Refuse calls that read the bytes of an mps tensor on the CPU: an NVIDIA GPU holds them."""
-    why = "on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
-
-    def compile_shader(source: str) -> Any:
-        raise RuntimeError(f"anymps: Metal shaders (torch.compile writes them, too) run {why}")
-
-    def host_alias_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        raise RuntimeError(f"anymps: a view of an mps storage for the CPU is read {why}")
-
-    compile_shader.__doc__ = torch.mps.compile_shader.__doc__
-    torch.mps.compile_shader = compile_shader
-    for name, function in (("_mps_compileShader", compile_shader), ("_mps_host_alias_storage", host_alias_storage)):
-        if hasattr(torch._C, name):
-            setattr(torch._C, name, function)
 
 
 def _install_streams(core: NativeCore) -> None:

@@ -207,13 +207,6 @@ def find_compiler() -> Compiler | None:
     return None
 
 
-def compiler_hint() -> str:
-    """Say in one sentence how to get a C++ compiler on this platform."""
-    if sys.platform == "darwin":
-        return "install the command line tools (xcode-select --install), or name a compiler in CXX"
-    return "install one (apt install g++, dnf install gcc-c++), or name it in CXX"
-
-
 def _identify(command: tuple[str, ...]) -> Compiler | None:
     """Ask a compiler who it is; None if it cannot be run or fails."""
     answer = _ask([*command, "--version"])

@@ -13,7 +13,7 @@ from anymps._lazy import lazy_face
 if TYPE_CHECKING:
     from anymps.device.cuda._alone import run_alone
     from anymps.device.cuda._install import answer_cuda, answers, stop_answering
-    from anymps.device.cuda._refused import KEPT, REFUSED, REFUSED_MODULES
+    from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES
     from anymps.device.cuda._uses import on_use
 
 if not TYPE_CHECKING:
@@ -22,7 +22,7 @@ if not TYPE_CHECKING:
         {
             "_alone": "run_alone",
             "_install": "answer_cuda answers stop_answering",
-            "_refused": "KEPT REFUSED REFUSED_MODULES",
+            "_refused": "REFUSED REFUSED_MODULES",
             "_uses": "on_use",
         },
     )

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anymps.device.cuda import _amp, _devices, _legacy, _libraries, _memory, _random, _streams, _tensors
-from anymps.device.cuda._names import functions_with_device, index_of, stand_in, types_with_device
-from anymps.device.cuda._patches import Patches
+from anymps.device.cuda import _devices, _libraries, _memory, _streams, _tensors
+from anymps.device.cuda._names import TYPES, functions_with_device, index_of, stand_in
 from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES, refusing, refusing_class
-from anymps.device.cuda._uses import report_caller, reporting
+from anymps.device.cuda._uses import Patches, report_caller, reporting
 from anymps.mac import Mac
 
 if TYPE_CHECKING:
@@ -31,7 +30,8 @@ def answer_cuda(core: NativeCore, mac: Mac | None) -> None:
     global _installed
     if _installed is not None:
         return
-    functions, types = functions_with_device(), types_with_device()  # before anything stands in another's place
+    functions = list(functions_with_device())  # before anything stands in another's place, as the types
+    types = [getattr(torch, name) for name in TYPES]
     patches = Patches()
     for name, answer in answers(mac).items():
         _put(patches, name, answer)
@@ -44,11 +44,9 @@ def answer_cuda(core: NativeCore, mac: Mac | None) -> None:
     _quiet(patches)
     patches.put(torch.cuda, "default_generators", (torch.mps._get_default_mps_generator(),))
     patches.put(importlib.import_module("torch.cuda._utils"), "_get_device_index", _device_index)
-    _amp.install(patches)
     _tensors.install(patches)
-    _legacy.install(patches)
     _libraries.install(patches)
-    _answer_data_parallel(patches)
+    patches.put(importlib.import_module("torch.nn.parallel.scatter_gather"), "Scatter", _OneDevice)
     core.rename_cuda(stand_in, functions, types)
     _forget_functions()
     _installed = patches
@@ -67,14 +65,14 @@ def answers(mac: Mac | None) -> dict[str, Any]:
     """The public names of torch.cuda that mps answers."""
     functions: dict[str, Any] = {name: _always(value) for name, value in _devices.CONSTANTS.items()}
     functions |= {**_memory.OTHER_NAMES, **_devices.answers_of(mac)}
-    for module in (_devices, _memory, _random, _streams):
+    for module in (_devices, _memory, _streams):
         functions |= {name: value for name, value in vars(module).items() if _is_answer(module, name, value)}
     return {
         **{
             name: function if isinstance(function, type) else reporting(function)
             for name, function in functions.items()
         },
-        **_legacy.LEGACY,
+        **_tensors.LEGACY,
     }
 
 
@@ -156,8 +154,3 @@ class _OneDevice:
     @staticmethod
     def apply(target_gpus: Any, chunk_sizes: Any, dim: int, batch: torch.Tensor) -> tuple[torch.Tensor]:
         return (batch.to("mps:0"),)
-
-
-def _answer_data_parallel(patches: Patches) -> None:
-    module: ModuleType = importlib.import_module("torch.nn.parallel.scatter_gather")
-    patches.put(module, "Scatter", _OneDevice)

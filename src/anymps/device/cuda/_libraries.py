@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
-from anymps.device.cuda._patches import Patches
 from anymps.device.cuda._refused import USE_GLOO, USE_METAL, refuse
-from anymps.device.cuda._uses import report_use
+from anymps.device.cuda._uses import Patches, report_use
 
 _ATTENTION = "use torch.nn.functional.scaled_dot_product_attention"
 # Read on 28 November 2026 in the package index, where a library has a wheel for macOS on arm64 if any system has one:

@@ -58,10 +58,6 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
     return max(total - torch.mps.driver_allocated_memory(), 0), total
 
 
-def device_memory_used(device: Any = None) -> int:
-    return memory_reserved(device)
-
-
 def memory_usage(device: Any = None) -> int:
     """The share of the memory that this process has, in per cent."""
     free, total = mem_get_info(device)
@@ -97,10 +93,6 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 def host_memory_stats() -> dict[str, Any]:
     """CPU memory is not pinned on a Mac."""
     return OrderedDict()
-
-
-def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    return {}
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
@@ -143,6 +135,8 @@ def _ask_accelerator(name: str) -> Any:
 
 
 OTHER_NAMES: dict[str, Any] = {
+    "device_memory_used": memory_reserved,
+    "host_memory_stats_as_nested_dict": host_memory_stats,
     "memory_cached": memory_reserved,
     "max_memory_cached": max_memory_reserved,
     "reset_max_memory_allocated": reset_peak_memory_stats,

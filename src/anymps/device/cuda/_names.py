@@ -17,7 +17,7 @@ _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "r
 _OTHER = ("normal", "tensor", "as_tensor", "asarray", "from_file", "empty_quantized", "nested_tensor")
 _AUTOCAST = ("get_autocast_dtype", "is_autocast_enabled", "set_autocast_dtype", "set_autocast_enabled")
 _METHODS = ("to", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros", "new")
-_TYPES = ("device", "Generator", "Stream", "Event")
+TYPES = ("device", "Generator", "Stream", "Event")  # classes that are made with a device by name
 
 
 def stand_in(function: str, name: str) -> str:
@@ -70,12 +70,8 @@ def place_of(device: Any) -> str:
     return f"mps:{index_of(device)}"
 
 
-def functions_with_device() -> list[Callable[..., Any]]:
+def functions_with_device() -> Iterator[Callable[..., Any]]:
     """Torch's functions, built in, that are given a device by name."""
-    return list(_functions())
-
-
-def _functions() -> Iterator[Callable[..., Any]]:
     built_in = type(torch.empty)
     for function in _device._device_constructors():
         if isinstance(function, built_in):
@@ -87,8 +83,3 @@ def _functions() -> Iterator[Callable[..., Any]]:
     yield torch._C._nn._parse_to  # what `Module.to` is given
     for name in _METHODS:
         yield getattr(torch._C.TensorBase, name)
-
-
-def types_with_device() -> list[type]:
-    """Torch's classes that are made with a device by name."""
-    return [getattr(torch, name) for name in _TYPES]

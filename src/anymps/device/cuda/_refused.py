@@ -1,4 +1,4 @@
-"""What mps does not answer: CUDA features that a Mac lacks, with what to use instead, and names that stay torch's."""
+"""What mps does not answer: CUDA features that a Mac lacks, with what to use instead."""
 
 from __future__ import annotations
 
@@ -49,37 +49,6 @@ REFUSED_MODULES: dict[str, str] = {
     "gds": "read the file with Python: memory is shared by CPU and GPU",
     "tunable": "leave it out: MPS chooses its own kernels",
     "jiterator": USE_METAL,
-}
-
-# Public names of torch.cuda that stay as torch has them, and why.
-KEPT: dict[str, str] = {
-    # Modules: what they hold is answered or refused by itself.
-    **dict.fromkeys(
-        ("amp", "graphs", "jiterator", "memory", "nccl", "nvtx", "profiler", "random", "sparse", "streams", "tunable"),
-        "a module",
-    ),
-    # Classes of errors, and what is made of them.
-    **dict.fromkeys(("CudaError", "DeferredCudaCallError", "check_error", "cudaStatus"), "an error, or asks for one"),
-    **dict.fromkeys(("has_half", "has_magma"), "a constant of the build"),
-    "default_generators": "holds the generator of mps",
-    # Types of storages: torch deprecates them, and says so by itself.
-    **dict.fromkeys(
-        (
-            "BFloat16Storage",
-            "BoolStorage",
-            "ByteStorage",
-            "CharStorage",
-            "ComplexDoubleStorage",
-            "ComplexFloatStorage",
-            "DoubleStorage",
-            "FloatStorage",
-            "HalfStorage",
-            "IntStorage",
-            "LongStorage",
-            "ShortStorage",
-        ),
-        "a type of storage",
-    ),
 }
 
 

@@ -1,10 +1,11 @@
-"""Reports the program's uses of CUDA to a recording, while one runs."""
+"""What all modules here need: reports of uses of CUDA to a recording, while one runs, and attributes to put back."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 Listener = Callable[[str, bool], None]
@@ -12,6 +13,7 @@ Listener = Callable[[str, bool], None]
 empty text for what mps answered."""
 
 _listener: Listener | None = None
+_MISSING = object()
 
 
 def on_use(listener: Listener | None) -> None:
@@ -47,3 +49,13 @@ def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return answered
+
+
+class Patches(ExitStack):
+    """Remembers what stood where; `close` puts everything back, the last one first."""
+
+    def put(self, owner: Any, name: str, value: object) -> None:
+        """Set an attribute of a module or class."""
+        former = vars(owner).get(name, _MISSING)
+        setattr(owner, name, value)
+        self.callback(*((delattr, owner, name) if former is _MISSING else (setattr, owner, name, former)))
