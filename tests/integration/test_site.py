@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import anymps
+from integration.test_page_in_browser import CHROMIUM
 from processes import PATIENCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Requests(HTMLParser):
@@ -70,19 +69,14 @@ def test_no_page_asks_another_host(site: Path) -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-@pytest.mark.parametrize("page", ["settings", "known-bugs"])
-def test_a_wide_table_is_a_list_of_cards_on_a_phone(site: Path, page: str) -> None:
+@pytest.mark.parametrize(("page", "first"), [("settings", '"option of "'), ("known-bugs", '"2.11 "')])
+def test_a_wide_table_is_a_list_of_cards_on_a_phone(site: Path, page: str, first: str) -> None:
     """At 400 px neither the page nor a table scrolls sideways, and each filled cell tells the name of its column."""
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         shown = browser.new_page(viewport={"width": 400, "height": 900})
         shown.goto((site / f"{page}.html").as_uri())
-        tables = (
-            "[...document.querySelectorAll('article table')].map((it) => it.scrollWidth - it.parentElement.clientWidth)"
-        )
-        assert max(shown.evaluate(tables)) <= 0
+        beyond = "it => it.scrollWidth - it.parentElement.clientWidth"
+        assert max(table.evaluate(beyond) for table in shown.query_selector_all("article table")) <= 0
         assert shown.evaluate("document.documentElement.scrollWidth") == 400
-        names = shown.evaluate("getComputedStyle(document.querySelector('table.cards td + td'), '::before').content")
-        browser.close()
-    assert names == {"settings": '"option of "', "known-bugs": '"2.11 "'}[page]
+        assert shown.eval_on_selector("table.cards td + td", "it => getComputedStyle(it, '::before').content") == first

@@ -80,22 +80,18 @@ def test_a_shared_file_is_matched_first() -> None:
     assert found.gone[0].site.file == one
 
 
-@pytest.mark.parametrize("script", ["train.py", "./train.py", f"{FOLDER}/train.py", "../project/train.py"])
-def test_the_same_script(script: str) -> None:
-    """However it is written, it is one script, and then the file of a finding counts."""
-    before = run("train.py", (f"{FOLDER}/train.py", 36, "main", READ))
+@pytest.mark.parametrize(
+    ("first", "script"),
+    [("train.py", name) for name in ("train.py", "./train.py", f"{FOLDER}/train.py", "../project/train.py")]
+    + [("", "train.py")],
+)
+def test_the_same_script_or_an_unknown_one(first: str, script: str) -> None:
+    """However it is written, it is one script, and then the file of a finding counts; a program may name none."""
+    before = run(first, (f"{FOLDER}/train.py", 36, "main", READ))
     found = diff(before, run(script, (f"{FOLDER}/models/net.py", 36, "main", READ)))
     assert not found.other_script
     assert counts(found) == (1, 1, 0)
     assert SAID not in "".join(as_form(diff_document(found), "markdown"))
-
-
-def test_an_unknown_script() -> None:
-    """A recording that a program made of a part of itself names no script."""
-    before = run("", (f"{FOLDER}/train.py", 36, "main", READ))
-    found = diff(before, run("train.py", (f"{FOLDER}/net.py", 36, "main", READ)))
-    assert not found.other_script
-    assert counts(found) == (1, 1, 0)
 
 
 def test_what_each_form_says() -> None:

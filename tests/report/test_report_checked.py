@@ -21,18 +21,22 @@ def recorded(**meta: object) -> Recording:
     return builder.close()
 
 
+RELEASE = " On a Mac{}, MPSGraph computes 75 % of the calls, and how it rounds is not public; PyTorch's own "
+
+
 @pytest.mark.parametrize(
-    ("kernels", "said"),
+    ("torch", "kernels", "said"),
     [
-        ("2.13.0", " On a Mac, MPSGraph computes 75 % of the calls, and how it rounds is not public; PyTorch's own "),
-        ("", " On a Mac, MPSGraph computes 75 % of the calls, and how it rounds is not public; PyTorch's own "),
-        ("2.15.0", ""),  # it has kernels of both
+        ("2.13.0+cpu", "2.13.0", RELEASE.format("")),
+        ("2.13.0+cpu", "", RELEASE.format("")),
+        ("2.13.0+cpu", "2.15.0", ""),  # it has kernels of both
+        ("2.15.0", "2.13.0", RELEASE.format(" with torch 2.13.0")),
     ],
 )
-def test_the_share_of_mpsgraph_is_that_of_the_kernels_release(kernels: str, said: str) -> None:
-    """Of the release whose numbers the run had, which need not be the installed one."""
+def test_the_share_of_mpsgraph_is_that_of_the_kernels_release(torch: str, kernels: str, said: str) -> None:
+    """Of the release whose numbers the run had; it is named where it is not the installed one."""
     assert not has_metal_kernel(NEWER, (2, 13))
-    made = recorded(kernels_torch=kernels)
+    made = recorded(torch_version=torch, kernels_torch=kernels)
     told = numbers(made.run, made.operators())
     assert told is not None
     assert said in told.in_full
@@ -45,11 +49,3 @@ def test_a_run_without_calls_has_no_share_of_kernels() -> None:
     share = own_kernels(builder.close().run, ())
     assert share is not None
     assert share.in_short == share.in_full == "No calls ran on mps, so the kernels of torch 2.15.0 computed none."
-
-
-def test_another_release_is_named() -> None:
-    """Where the share is of another release than the installed one."""
-    made = recorded(torch_version="2.15.0", kernels_torch="2.13.0")
-    told = numbers(made.run, made.operators())
-    assert told is not None
-    assert " On a Mac with torch 2.13.0, MPSGraph computes 75 % of the calls, and " in told.in_full

@@ -15,37 +15,27 @@ LONG = "/opt/python/lib/python3.11/site-packages/transformers/models/llama/model
 
 
 @pytest.mark.parametrize(
-    ("file", "name"),
+    ("file", "directory", "name"),
     [
-        ("/home/me/project/train.py", "train.py:7"),
-        ("/home/me/project/a/b/c/d/model.py", "a/b/c/d/model.py:7"),
-        ("/home/me/other/nanogpt/model.py", "../other/nanogpt/model.py:7"),
-        ("/srv/other/nanogpt/model.py", "nanogpt/model.py:7"),
-        ("/home/me/.pyenv/versions/3.11.7/lib/python3.11/logging/__init__.py", "logging/__init__.py:7"),
-        ("/usr/lib/python3.11/logging/__init__.py", "logging/__init__.py:7"),
-        ("/opt/python/lib/python3.11/site-packages/timm/layers/drop.py", "timm/layers/drop.py:7"),
-        (LONG, "transformers/.../modeling_llama.py:7"),
-        ("<string>", "<string>:7"),
-        ("", "an unknown line"),
+        ("/home/me/project/train.py", DIRECTORY, "train.py:7"),
+        ("/home/me/project/a/b/c/d/model.py", DIRECTORY, "a/b/c/d/model.py:7"),
+        ("/home/me/other/nanogpt/model.py", DIRECTORY, "../other/nanogpt/model.py:7"),
+        ("/srv/other/nanogpt/model.py", DIRECTORY, "nanogpt/model.py:7"),
+        ("/home/me/.pyenv/versions/3.11.7/lib/python3.11/logging/__init__.py", DIRECTORY, "logging/__init__.py:7"),
+        ("/usr/lib/python3.11/logging/__init__.py", DIRECTORY, "logging/__init__.py:7"),
+        ("/opt/python/lib/python3.11/site-packages/timm/layers/drop.py", DIRECTORY, "timm/layers/drop.py:7"),
+        (LONG, DIRECTORY, "transformers/.../modeling_llama.py:7"),
+        ("<string>", DIRECTORY, "<string>:7"),
+        ("", DIRECTORY, "an unknown line"),
+        ("/home/me/gpt/mingpt/model.py", "/home/me/gpt/projects/adder", "../../mingpt/model.py:7"),
+        ("/home/me/gpt/mingpt/model.py", "/home/me/gpt/a/b/c", "../../../mingpt/model.py:7"),
+        ("/home/me/gpt/mingpt/model.py", "/home/me/gpt/a/b/c/d", "mingpt/model.py:7"),
+        ("/home/me/gpt/mingpt/model.py", "", "mingpt/model.py:7"),
     ],
 )
-def test_a_place_is_its_package_and_module(file: str, name: str) -> None:
-    """Below the directory of the run, or close to it, a path stays whole; elsewhere package and module are enough."""
-    assert place(Site(file, 7), DIRECTORY) == name
-
-
-@pytest.mark.parametrize(
-    ("directory", "name"),
-    [
-        ("/home/me/gpt/projects/adder", "../../mingpt/model.py:7"),
-        ("/home/me/gpt/a/b/c", "../../../mingpt/model.py:7"),
-        ("/home/me/gpt/a/b/c/d", "mingpt/model.py:7"),
-        ("", "mingpt/model.py:7"),
-    ],
-)
-def test_a_place_above_the_directory_can_be_opened_from_it(directory: str, name: str) -> None:
-    """As far as it is no long way up."""
-    assert place(Site("/home/me/gpt/mingpt/model.py", 7), directory) == name
+def test_a_place_is_its_package_and_module(file: str, directory: str, name: str) -> None:
+    """Below the directory of the run, or close to it, a path stays whole and can be opened from there."""
+    assert place(Site(file, 7), directory) == name
 
 
 def waiting(*, steps: int) -> Recording:

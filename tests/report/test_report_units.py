@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from anymps._text import estimate
@@ -9,30 +11,25 @@ from anymps.report import _text as text
 
 
 @pytest.mark.parametrize(
-    ("number", "shown"),
-    [(0, ""), (0.04, "<0.1"), (0.5, "0.5"), (1, "1"), (2.25, "2.2"), (1000, "1,000"), (999.96, "1,000")],
+    ("written", "numbers"),
+    [
+        (
+            text.count,
+            {0: "", 0.04: "<0.1", 0.5: "0.5", 1: "1", 2.25: "2.2", 1000: "1,000", 999.96: "1,000"},
+        ),
+        (
+            text.size,
+            {0: "", 0.2: "1 B", 1024: "1 KiB", 1536: "1.5 KiB", 1048570: "1 MiB", 3 << 40: "3 TiB"},
+        ),
+        (
+            text.duration,
+            {0: "", 850: "850 ns", 1234: "1.23 us", 999_960: "1.00 ms", 12_345_678: "12.3 ms", 2.5e9: "2.50 s"},
+        ),
+    ],
 )
-def test_counts(number: float, shown: str) -> None:
-    """Counts have one decimal at most, and nothing is an empty cell."""
-    assert text.count(number) == shown
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [(0, ""), (0.2, "1 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (1048570, "1 MiB"), (3 << 40, "3 TiB")],
-)
-def test_sizes(number: float, shown: str) -> None:
-    """Sizes are in the unit that keeps the number small."""
-    assert text.size(number) == shown
-
-
-@pytest.mark.parametrize(
-    ("nanoseconds", "shown"),
-    [(0, ""), (850, "850 ns"), (1234, "1.23 us"), (999_960, "1.00 ms"), (12_345_678, "12.3 ms"), (2.5e9, "2.50 s")],
-)
-def test_durations(nanoseconds: float, shown: str) -> None:
-    """Times have three digits and the unit that suits them."""
-    assert text.duration(nanoseconds) == shown
+def test_numbers(written: Callable[[float], str], numbers: dict[float, str]) -> None:
+    """In the unit that keeps them short; nothing is an empty cell."""
+    assert {number: written(number) for number in numbers} == numbers
 
 
 def test_duration_ranges_share_a_unit() -> None:
