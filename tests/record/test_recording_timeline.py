@@ -1,11 +1,11 @@
-"""When things happened, as drawings and traces ask a recording: steps in short, one step on tracks, calls, memory."""
+"""When things happened, as drawings and traces ask a recording: steps in short, calls, memory."""
 
 from __future__ import annotations
 
 import pytest
 
 from anymps import RecordingError
-from anymps.record import Call, Fate, Flag, Phase, Recording, RecordingBuilder, Step, StepSum, Wait
+from anymps.record import Call, Fate, Flag, Phase, Recording, RecordingBuilder, StepSum, Wait
 from recordings import small
 
 
@@ -45,65 +45,6 @@ def test_the_typical_step_waits_as_most_do() -> None:
 def test_step_sums() -> None:
     """Each complete step with its length, waits and fallbacks."""
     assert small().step_sums() == tuple(StepSum(step, 1_000_000, 2, 1) for step in range(3))
-
-
-def test_tracks_of_a_step() -> None:
-    """Phases fill the step without gaps; kernels, fallbacks and waits lie where they were."""
-    recording = small()
-    step = recording.typical_step()
-    assert step == Step(1, 1_000_000, 2_000_000)
-    line = recording.timeline(step)
-    start = step.start_ns
-    phases = [(span.phase.label, span.start_ns - start, span.end_ns - start, span.count) for span in line.phases]
-    assert phases == [
-        ("batch", 0, 50_000, 1),
-        ("forward", 50_000, 300_000, 2),
-        ("backward", 300_000, 600_000, 1),
-        ("optimizer", 600_000, 725_000, 1),
-        ("loss read", 725_000, 1_000_000, 1),
-    ]
-    kernels = [(span.operator, span.start_ns - start, span.end_ns - start) for span in line.on_mps]
-    assert kernels == [
-        ("aten::relu", 100_000, 150_000),
-        ("aten::threshold_backward", 400_000, 600_000),
-        ("aten::_fused_adamw_", 700_000, 725_000),
-        ("aten::_local_scalar_dense", 800_000, 825_000),
-    ]
-    assert [(span.operator, span.site.line) for span in line.on_cpu] == [("aten::heaviside.out", 19)]
-    assert [(span.wait, span.site.line) for span in line.waits] == [(Wait.FALLBACK, 19), (Wait.ITEM, 36)]
-
-
-def test_a_phase_that_took_no_time_is_not_drawn() -> None:
-    """Unless it is the first, which the time before it belongs to."""
-    builder = RecordingBuilder()
-    builder.entry("aten::relu", start_ns=0, duration_ns=0, phase=Phase.FORWARD)
-    builder.entry("aten::mul", start_ns=10, duration_ns=30, phase=Phase.BACKWARD)
-    builder.entry("anymps::batch", start_ns=40, duration_ns=0, phase=Phase.BATCH, fate=Fate.MARK)
-    builder.entry("aten::add", start_ns=50, duration_ns=30, phase=Phase.OPTIMIZER)
-    builder.end_step(100)
-    recording = builder.close()
-    line = recording.timeline(recording.steps()[0])
-    assert [(span.phase, span.start_ns, span.end_ns) for span in line.phases] == [
-        (Phase.FORWARD, 0, 0),
-        (Phase.BACKWARD, 0, 40),
-        (Phase.OPTIMIZER, 40, 100),
-    ]
-
-
-def test_near_calls_are_one_span() -> None:
-    """What lies closer than the resolution is one span that counts its calls and is named after the longest."""
-    builder = RecordingBuilder()
-    for number in range(1000):
-        builder.entry(f"aten::op{number}", start_ns=number * 10, duration_ns=9 if number == 700 else 5)
-    builder.entry("aten::view", start_ns=20_000, duration_ns=100, flags=Flag.VIEW)
-    builder.entry("aten::late", start_ns=50_000, duration_ns=100_000)
-    builder.end_step(100_000)
-    recording = builder.close()
-    step = recording.typical_step()
-    assert step is not None
-    first, second = recording.timeline(step, resolution=100).on_mps
-    assert (first.start_ns, first.end_ns, first.count) == (0, 9_995, 1000)
-    assert (second.start_ns, second.end_ns, second.operator) == (50_000, 100_000, "aten::late")
 
 
 def test_calls_in_the_order_of_time() -> None:

@@ -38,12 +38,10 @@ if TYPE_CHECKING:
         PhaseShare,
         QueuedWait,
         RareWork,
-        Span,
         Step,
         StepQueues,
         StepSum,
         StepTable,
-        StepTimeline,
     )
     from anymps.record._writer import RecordingWriter
 
@@ -86,13 +84,11 @@ __all__ = [
     "Signature",
     "Site",
     "SourcePlace",
-    "Span",
     "Step",
     "StepMemory",
     "StepQueues",
     "StepSum",
     "StepTable",
-    "StepTimeline",
     "Suite",
     "UnsafeCopy",
     "Wait",
@@ -122,9 +118,7 @@ if not TYPE_CHECKING:
             "_place": "check_recordable move_recording remove_recording",
             "_processes": "LinesByProcess",
             "_recording": "Recording",
-            "_step_facts": (
-                "PHASE_NUMBERS PhaseShare QueuedWait RareWork Span Step StepQueues StepSum StepTable StepTimeline"
-            ),
+            "_step_facts": "PHASE_NUMBERS PhaseShare QueuedWait RareWork Step StepQueues StepSum StepTable",
             "_writer": "RecordingWriter",
         },
     )

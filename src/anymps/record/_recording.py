@@ -34,10 +34,10 @@ from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
-from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
+from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable
+from anymps.record._step_table import read_step_sums, read_step_table, typical_step
 from anymps.record._strict import read_facts, read_form, read_object, read_optimizer, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators
-from anymps.record._timeline import read_step_sums, read_step_table, read_timeline, typical_step
 from anymps.record._walk import Walk, walk
 from anymps.record.format import ON_CPU, ON_MPS, Picked
 
@@ -163,10 +163,6 @@ class Recording:
     def typical_step(self) -> Step | None:
         """The step of median length among those with the typical number of waits and fallbacks; None without a step."""
         return typical_step(self._rows, self._walk, self.step_table(), only_detailed=self.dropped > 0)
-
-    def timeline(self, step: Step, resolution: int = 1000) -> StepTimeline:
-        """What happened when in one complete step; calls closer than a `resolution`-th of it are merged."""
-        return read_timeline(self._rows, self.site, step, resolution)
 
     @_computed_once
     def step_sums(self) -> tuple[StepSum, ...]:

@@ -116,37 +116,6 @@ class StepQueues:
 
 
 @dataclass(frozen=True)
-class Span:
-    """Neighbouring calls on one track of a timeline, merged. Times in ns.
-
-    `operator`, `site`, `phase` and `wait` are those of the longest of the `count` calls.
-    """
-
-    start_ns: int
-    end_ns: int
-    count: int
-    phase: Phase
-    wait: Wait
-    operator: str
-    site: Site
-
-
-@dataclass(frozen=True)
-class StepTimeline:
-    """One step on four tracks, each in the order of time.
-
-    `phases` fill the step without gaps (as in `StepTable`); `on_mps` is when MPS kernels ran, `on_cpu` when fallbacks
-    did, `waits` when the host waited for the GPU.
-    """
-
-    step: Step
-    phases: tuple[Span, ...]
-    on_mps: tuple[Span, ...]
-    on_cpu: tuple[Span, ...]
-    waits: tuple[Span, ...]
-
-
-@dataclass(frozen=True)
 class StepSum:
     """One complete step in brief: its wall clock in ns, and how often it waited and ran operators on the CPU."""
 
