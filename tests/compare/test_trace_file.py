@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anymps.compare import Bound, Call, Ending, Sketch, Trace, autocast_lists, places
+from anymps.compare import Bound, Call, Ending, Sketch, Trace, places
 from anymps.compare.inside import _tracer
 from anymps.compare.inside._sites import ForwardLines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
@@ -52,6 +52,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [call.is_random for call in trace.calls] == [False, False, False, False, True, False]
     assert [read.value for read in trace.reads] == [12.0]
     assert trace.ending == Ending(is_cut=False, used=True, calls=6)
+    assert trace.lists["mm"].devices == ("cpu", "cuda", "mps")
 
 
 def test_backward_has_the_forward_line(tmp_path: Path) -> None:
@@ -217,12 +218,22 @@ def test_the_bound_is_that_of_the_narrowest_dtype(tmp_path: Path) -> None:
     ]
 
 
-def test_whose_autocast_lists_an_operator_is_on() -> None:
+@pytest.mark.parametrize(
+    ("call", "name", "whole", "devices"),
+    [
+        (lambda x: x.softmax(-1), "_softmax", "softmax", ("cuda",)),
+        (lambda x: x @ x, "mm", "mm", ("cpu", "cuda", "mps")),
+    ],
+)
+def test_whose_autocast_lists_an_operator_is_on(
+    tmp_path: Path, call: Callable[[torch.Tensor], object], name: str, whole: str, devices: tuple[str, ...]
+) -> None:
     """Its own, or those of the operator that it is a part of."""
-    assert autocast_lists("mm") == ("mm", ("cpu", "cuda", "mps"))
-    name, devices = autocast_lists("_softmax") or ("", ())
-    assert (name, "cuda" in devices) == ("softmax", True)
-    assert autocast_lists("relu") is autocast_lists("of_mine") is None
+    path = tmp_path / "trace"
+    calls_of(path, lambda: call(torch.ones(2, 2)))
+    found = Trace.open(path).lists[name]
+    assert found.name == whole
+    assert set(devices) <= set(found.devices)
 
 
 def test_only_what_the_program_reads_itself_is_a_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from anymps.compare._align import Pair, aligned
 from anymps.compare._divergences import Divergence, Judge, Rounding, Shared
-from anymps.compare._trace import NOWHERE, Call, Ending, Read, Trace
+from anymps.compare._trace import NOWHERE, Call, Ending, Lists, Read, Trace
 from anymps.record import Site
 
 
@@ -80,6 +80,7 @@ class Comparison:
     losses: tuple[LossPair, ...]
     loss_site: Site
     decided: ReadPair | None
+    lists: dict[str, Lists]
     by_kernels: Shared = field(default_factory=Shared)
 
     @property
@@ -138,6 +139,7 @@ def compare_traces(script: str, names: tuple[str, str], left: Trace, right: Trac
         losses,
         site,
         _decided(left, right, branch) if branch is not None else None,
+        {**left.lists, **right.lists},
         judge.by_kernels,
     )
 
@@ -202,28 +204,3 @@ def _decided(left: Trace, right: Trace, branch: Divergence) -> ReadPair | None:
             break
         found = ReadPair(one.site, one.value, other.value) if one.value != other.value else None
     return found
-
-
-def autocast_lists(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """On which devices' autocast lists an operator is, or what it is a part of: `softmax` for `_softmax`.
-
-    By the kernels that torch registers; None for an operator that is on none.
-    """
-    import torch
-
-    def is_registered(operator: str, overload: str, key: str) -> bool:
-        whole = f"aten::{operator}" if overload == "default" else f"aten::{operator}.{overload}"
-        try:
-            return bool(torch._C._dispatch_has_kernel_for_dispatch_key(whole, key))
-        except RuntimeError:  # an overload that torch knows by its schema alone
-            return False
-
-    plain = name.removesuffix("_backward_data").removesuffix("_backward").removesuffix("_forward")
-    for candidate in dict.fromkeys((plain, plain.lstrip("_"), plain.removeprefix("native_"))):
-        packet = getattr(torch.ops.aten, candidate, None)
-        overloads = packet.overloads() if packet is not None else ()
-        keys = (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA"), ("mps", "AutocastMPS"))
-        found = [device for device, key in keys if any(is_registered(candidate, each, key) for each in overloads)]
-        if found:
-            return candidate, tuple(found)
-    return None

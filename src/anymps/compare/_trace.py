@@ -140,6 +140,14 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Lists:
+    """Whose autocast lists an operator is on, by the kernels that the installed torch registers: `mps`, `cuda`."""
+
+    devices: tuple[str, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Ending:
     """How a run ended: `error` in one line, empty if there was none; `site` is the program's line of it.
 
@@ -164,6 +172,7 @@ class Trace:
     calls: list[Call] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    lists: dict[str, Lists] = field(default_factory=dict)
     traced_steps: list[int] = field(default_factory=list)
     ending: Ending = field(default_factory=Ending)
 
@@ -206,6 +215,9 @@ class _Reader:
         elif kind == "loss":
             step, site, number = value
             trace.losses.append(Loss(step, sites[site], number))
+        elif kind == "lists":
+            name, whole, devices = value
+            trace.lists[name] = Lists(tuple(devices), whole)
         elif kind == "traced":
             trace.traced_steps.append(value)
         elif kind == "facts":

@@ -148,8 +148,27 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             computes = computes and name not in _NOT_COMPUTED
             is_random = torch.Tag.nondeterministic_seeded in func.tags
             number = self._writer.number("operator", str(func))
+            if computes:
+                self._tell_lists(name)
             kind = self._kinds[func] = computes, is_random, number
         return kind
+
+    def _tell_lists(self, name: str) -> None:
+        """Write which devices' autocast lists the operator is on, or what it is a part of: `_softmax` of `softmax`."""
+        plain = name.rstrip("_").removesuffix("_backward_data").removesuffix("_backward").removesuffix("_forward")
+        for candidate in dict.fromkeys((plain, plain.lstrip("_"), plain.removeprefix("native_"))):
+            packet = getattr(torch.ops.aten, candidate, None)
+            if packet is None:
+                continue
+            wholes = [_qualified(candidate, overload) for overload in packet.overloads()]
+            found = [
+                device
+                for device, key in (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA"), ("mps", "AutocastMPS"))
+                if any(_is_registered(whole, key) for whole in wholes)
+            ]
+            if found:
+                self._writer.row("lists", [name.rstrip("_") or name, candidate, found])
+                return
 
     def _place(self, tensors: Iterable[torch.Tensor]) -> tuple[int, bool]:
         """The line of a call of `tensors`, that of its forward for one of backward; and whether it is backward's."""
@@ -254,3 +273,14 @@ def _draws(func: Any, args: Any, kwargs: Any) -> tuple[bool, bool]:
     ):
         return False, False
     return True, any(isinstance(item, torch.Generator) for item in pytree.tree_leaves((args, kwargs)))
+
+
+def _qualified(name: str, overload: str) -> str:
+    return f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
+
+
+def _is_registered(operator: str, key: str) -> bool:
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+    except RuntimeError:  # an overload that torch knows by its schema alone
+        return False

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import listed, step_name
-from anymps.compare import Call, Cause, Comparison, Divergence, Rounding, Side, Sketch, autocast_lists
+from anymps.compare import Call, Cause, Comparison, Divergence, Rounding, Side, Sketch
 from anymps.record import Site
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
@@ -168,13 +168,12 @@ def _autocast(found: Comparison, divergence: Divergence) -> str:
         is_on = f"autocast to {own}" if own else "no autocast"
         parts.append(f"in {dtype} on {name_of(side)} ({is_on})")
     said = f"`{short(divergence.call)}` runs {parts[0]} and {parts[1]}."
-    known = autocast_lists(divergence.call.name)
+    known = found.lists.get(divergence.call.name)
     if known is not None:
         release = found.sides[1].facts.get("torch", "")
-        name, devices = known
-        on = listed(devices)
-        off = " or ".join(device for device in ("cpu", "cuda", "mps") if device not in devices)
-        said += f" In torch {release}, `{name}` is on the autocast lists of {on}" + (
+        on = listed(known.devices)
+        off = " or ".join(device for device in ("cpu", "cuda", "mps") if device not in known.devices)
+        said += f" In torch {release}, `{known.name}` is on the autocast lists of {on}" + (
             f", but not of {off}." if off else "."
         )
     return said
