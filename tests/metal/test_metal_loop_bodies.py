@@ -1,78 +1,14 @@
-"""Bodies with elements and references of a thread's own run as loops, others as fibers, and both give the same."""
+"""Bodies with references to variables of a thread's own run as loops, others as fibers, and both give the same."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from anymps.metal.translation._rewrite import translate
 from metal.forms import FIBERS, GROUPS, TORCH, forms
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
-POSITION = "uint i [[thread_position_in_grid]]"
-OWN_ELEMENTS = (
-    HEAD
-    + """
-kernel void held(device float* out, constant float* a, ROW) {
-  threadgroup float3 parts[64];
-  parts[l] = 0.0;
-  for (uint k = 0; k < 4; ++k) {
-    parts[l] = parts[l] + float3(a[4 * i + k], parts[l].x * parts[l].y, 1.0);
-    if (parts[l].x > 1) parts[l].y -= 1;
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  const float3 other = parts[(l + 1) % n];
-  out[i] = other.x - other.y * other.z;
-}
-kernel void pointed(device float* out, constant float* a, ROW) {
-  threadgroup float parts[64];
-  threadgroup float* p = parts;
-  parts[l] = 0.0;
-  for (uint k = 0; k < 4; ++k) { parts[l] += a[4 * i + k]; p[l] *= 1.5; }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  out[i] = parts[(l + 1) % n];
-}
-kernel void read_by_pointer(device float* out, constant float* a, ROW) {
-  threadgroup float parts[64];
-  threadgroup float* p = parts;
-  parts[l] = 0.0;
-  float sum = 0;
-  for (uint k = 0; k < 4; ++k) { parts[l] += a[4 * i + k]; sum += p[l]; }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  out[i] = parts[(l + 1) % n] + sum;
-}
-kernel void referred(device float* out, constant float* a, ROW) {
-  threadgroup float parts[64];
-  parts[l] = 0.0;
-  for (uint k = 0; k < 4; ++k) { threadgroup float& own = parts[l]; parts[l] += a[4 * i + k]; own *= 1.5; }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  out[i] = parts[(l + 1) % n];
-}
-kernel void covered(device float* out, constant float* a, ROW) {
-  threadgroup float parts[64];
-  parts[l] = 0.0;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint k = 0; k < 4; ++k) { const uint m = n - 1 - l; { uint l = m; parts[l] += a[4 * i + k]; } }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  out[i] = parts[l];
-}
-""".replace("ROW", "uint l [[thread_index_in_threadgroup]], uint n [[threads_per_threadgroup]], " + POSITION)
-)
-
-
-@pytest.mark.parametrize("name", ["held", "pointed", "read_by_pointer", "referred", "covered"])
-def test_elements_that_threads_have_for_themselves(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """They are held in variables, but where a pointer, a reference or another variable leads to the memory."""
-    kernel = next(kernel for kernel in translate(OWN_ELEMENTS, set(), loops=True).kernels if kernel.name == name)
-    assert kernel.group is not None and ("anymps_own_" in kernel.group.text) == (name == "held")
-    loops, fibers = forms(monkeypatch, OWN_ELEMENTS, name)
-    a = torch.randn(4 * 192, device="mps")
-    results = [torch.zeros(192, device="mps") for _ in range(2)]
-    for kernel, out in zip((loops, fibers), results, strict=True):
-        kernel(out, a, threads=192, group_size=64)
-    assert results[0].cpu().view(torch.int32).equal(results[1].cpu().view(torch.int32))
-    assert results[0].cpu().count_nonzero() == 192
 
 
 def test_groups_beside_each_other_along_y(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anymps.metal.translation._rewrite import translate
 from anymps.rules import installed_torch
 from metal.forms import FIBERS, GROUPS, TORCH, forms, written_by_both
 from metal_shaders import HEAD
@@ -331,14 +330,6 @@ def test_a_fault_of_groups_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
         loops(out, x, threads=(20, 64), group_size=(1, 64))
     loops(out, x, lengths, threads=(20, 64), group_size=(1, 64))
     assert out.tolist() == [[1.0 + 64 * 2016] * 64] * 20
-
-
-def test_addresses_are_computed_without_a_sign_that_wraps() -> None:
-    """What makes vector loads of them: a group's index is an `int` in sums and products of it."""
-    kernel = translate(TORCH + LONG_ROWS, {"threadgroup_max", "threadgroup_min"}, loops=True).kernels[0]
-    assert kernel.group is not None
-    assert kernel.group.text.count("int r0__linear_idx = 4 * int(r0_index) + r0__cnt;") == 2
-    assert "anymps_line.grid[1]" not in kernel.group.text
 
 
 def test_another_variable_of_an_index_s_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
-from anymps.metal.translation._fission_private_elements import hold_own, signed_indices
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_text import GroupText
 from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
@@ -92,7 +91,6 @@ class _Reader:
         self.open: list[Item] = []
         self.calls = self.depth = 0
         self.addresses = Addresses(own, self.names)
-        self.shared: list[str] = []
         vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
         axis = 0
         if vectors:  # Inductor's groups are one thread wide, and its sources full of c10
@@ -106,8 +104,7 @@ class _Reader:
         self._close()
         names = [parameter_name(parameter) for parameter in self.function.parameters]
         parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
-        steps = self.steps if self.returns else hold_own(self.steps, self.shared, self.names.lanes)
-        text = GroupText(self.function, parameters, self.axis, steps, self.names.varying, self.returns)
+        text = GroupText(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
         together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
         return GroupForm("\n".join(text.lines()), self.axis, together)
 
@@ -295,9 +292,7 @@ class _Reader:
         """A statement that needs no other thread."""
         names = self.names
         used = self._used(statement.tokens, statement.first, replaced)
-        counted = [name for name, start in names.lanes.items() if start == "0"]
-        signed = signed_indices(self.code, statement.first, statement.last, counted)
-        text = self.render(statement.first, statement.last, {**signed, **replaced})
+        text = self.render(statement.first, statement.last, replaced)
         if "#" in text and "#pragma" not in text:
             raise NeedsFibers
         declared = frozenset(statement.declared)
@@ -308,7 +303,6 @@ class _Reader:
             self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))
             names.uniform |= declared
             names.memory |= declared
-            self.shared += statement.declared
             return
         read = [
             token
@@ -328,7 +322,7 @@ class _Reader:
                 (at, at): f"const {self.render(at, at, {})}"
                 for at in (statement.first + place for place in as_constants(statement.tokens))
             }
-            text = self.render(statement.first, statement.last, {**signed, **replaced, **constants})
+            text = self.render(statement.first, statement.last, {**replaced, **constants})
         if fixed and uniform:
             self._declare_once(text, used - declared, declared, loads)
         elif statement.kind == "expression" and uniform and not self.returns and names.is_store(read):
