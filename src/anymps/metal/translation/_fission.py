@@ -90,7 +90,7 @@ class _Reader:
         self.steps: list[Step] = []
         self.open: list[Item] = []
         self.calls = self.depth = 0
-        self.addresses = Addresses(own, self.names)
+        self.addresses = Addresses(own)
         vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
         axis = 0
         if vectors:  # Inductor's groups are one thread wide, and its sources full of c10
@@ -104,7 +104,8 @@ class _Reader:
         self._close()
         names = [parameter_name(parameter) for parameter in self.function.parameters]
         parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
-        text = GroupText(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
+        varying, unkept = self.names.varying, self.addresses.pointing
+        text = GroupText(self.function, parameters, self.axis, self.steps, varying, unkept, self.returns)
         together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
         return GroupForm("\n".join(text.lines()), self.axis, together)
 
@@ -313,7 +314,8 @@ class _Reader:
         fixed = (
             statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed
         )
-        pointing = self.addresses.kept_by(statement, read, used)
+        if statement.kind == "declaration":
+            self.addresses.declare(statement, read, used)
         loads = any(token.text in ("[", "->") for token in read) or dereferences(read) or bool(used & names.memory)
         uniform = names.is_uniform(read, used - declared) and (not self.returns or not loads)
         again = fixed and not uniform and not loads and not replaced and names.is_index(read, used - declared)
@@ -331,7 +333,7 @@ class _Reader:
         elif again:
             self._declare_again(text, used - declared, statement.declared, read)
         else:
-            self._add_for_each(statement, text, used, pointing)
+            self._add_for_each(statement, text, used)
 
     def _declare_once(self, text: str, used: frozenset[str], declared: Collection[str], loads: bool) -> None:
         """The same for all threads: done once; but what it reads from memory, not ahead of stores before it."""
@@ -351,7 +353,7 @@ class _Reader:
         names.indices |= set(declared)
         self.open.append(Item(text, used, tuple(declared), again=True))
 
-    def _add_for_each(self, statement: Statement, text: str, used: frozenset[str], pointing: frozenset[str]) -> None:
+    def _add_for_each(self, statement: Statement, text: str, used: frozenset[str]) -> None:
         """What each thread does for itself, and keeps if a later piece needs it."""
         names = self.names
         names.varying |= set(statement.declared)
@@ -362,7 +364,6 @@ class _Reader:
                 tuple(statement.declared),
                 statement.kind != "declaration" or names.may_store(used),
                 frozenset(used & names.changed),
-                pointing=pointing,
                 bound=self._bound(statement),
             )
         )

@@ -18,7 +18,6 @@ class Item:
     stores: bool = False
     changed: frozenset[str] = frozenset()
     again: bool = False  # what it declares is computed again wherever it is needed
-    pointing: frozenset[str] = frozenset()  # names that it may make lead to a variable of the thread
     bound: str = ""  # an expression: threads from that one on have nothing to do
 
 

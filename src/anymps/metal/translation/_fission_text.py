@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 
 from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._parameters import buffer_kind
@@ -27,7 +27,10 @@ _PER_THREAD = {
 
 
 class GroupText:
-    """The body of a function that runs a group; it knows `anymps_n` threads. `parameters` are names and buffers."""
+    """The body of a function that runs a group; it knows `anymps_n` threads. `parameters` are names and buffers.
+
+    Of `unkept` names no array can keep what they lead to.
+    """
 
     def __init__(
         self,
@@ -36,13 +39,13 @@ class GroupText:
         axis: int,
         steps: Sequence[Step],
         varying: Collection[str],
+        unkept: Set[str],
         returns: bool,
     ) -> None:
         self.function, self.parameters, self.axis, self.steps = function, parameters, axis, steps
-        self.varying, self.returns, self.plane = varying, returns, axis == PLANE
+        self.varying, self.unkept, self.returns, self.plane = varying, unkept, returns, axis == PLANE
         items = [item for step in steps if isinstance(step, Piece) for item in step.items]
         self.again = {name: item for item in items if item.again for name in item.declared}
-        self.unkept = frozenset[str]().union(*(item.pointing for item in items))
         self.later: list[set[str]] = []  # by step, the names used behind it
         names: set[str] = set()
         for step in reversed(steps):

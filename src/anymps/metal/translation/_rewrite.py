@@ -141,7 +141,7 @@ class _Shader:
 
 def _group_forms(shader: _Shader, synced: set[str]) -> dict[int, GroupForm]:
     """By `id` of the function, how a whole group runs each kernel that synchronises and can do without fibers."""
-    own = OwnCalls.of(shader.structure)
+    own = OwnCalls(shader.structure)
     groups: dict[int, GroupForm] = {}
     for function in shader.there():
         if function.kernel and function.template is None and _is_synced(function, synced):
