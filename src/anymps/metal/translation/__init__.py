@@ -12,5 +12,5 @@ from anymps.metal.translation._fission_steps import PLANE
 from anymps.metal.translation._launchers import INITIALISERS, launchers
 from anymps.metal.translation._parameters import MAX_BUFFERS, Refused, Unsupported, refused_buffers
 from anymps.metal.translation._rewrite import Translation, call_names, closure, translate
-from anymps.metal.translation._structure import Structure, read_structure
+from anymps.metal.translation._structure import read_structure
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, tokenize

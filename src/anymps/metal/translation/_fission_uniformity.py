@@ -58,19 +58,15 @@ class Names:
         known = self.uniform - (self.memory - self.fixed) | {counter}
         differing = (self.varying | self.memory - self.fixed | self.changed | self.declared) - known
         allowed = {*_OPERATORS.split(), *(_CHANGES if changes else ())}
-        listed = list(tokens)
-        for index, token in enumerate(listed):
-            after = listed[index + 1].text if index + 1 < len(listed) else ""
-            before = listed[index - 1].text if index else ""
-            if token.kind == "punct":
-                behind_value = index > 0 and (listed[index - 1].kind != "punct" or before in (")", "]"))
-                if token.text not in allowed or (token.text == "*" and not behind_value):  # `*p` reads memory
-                    return False
-            elif token.kind == "name" and before != ".":
-                if (after == "(" and token.text not in _CALLS) or token.text in differing:
+        listed = [Token("punct", ";", 0, False), *tokens]
+        for (before, token), after in zip(pairwise(listed), [*listed[2:], listed[0]], strict=True):
+            if token.kind == "name" and before.text != ".":
+                if (after.text == "(" and token.text not in _CALLS) or token.text in differing:
                     return False
             elif token.kind not in ("name", "number"):
-                return False
+                reads = token.text == "*" and before.kind == "punct" and before.text not in (")", "]")  # `*p`
+                if reads or token.text not in allowed:
+                    return False
         return True
 
     def may_store(self, used: Collection[str]) -> bool:

@@ -7,7 +7,6 @@ A program gives them their values when it makes a pipeline, through `MTLFunction
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._structure import Function, Structure
@@ -21,24 +20,17 @@ _A_MAC = (
 )
 
 
-def constant_name(declaration: Sequence[Token]) -> Token:
-    """The name that a declaration with `[[function_constant(n)]]` gives."""
-    return next(
-        (token for token, after in pairwise(declaration) if after.text == "[" and token.kind == "name"), declaration[0]
-    )
-
-
-def constants_read(
-    function: Function, arguments: Sequence[Token], structure: Structure, names: Mapping[str, set[str]]
-) -> tuple[Token, ...]:
-    """The constants that a kernel reads, itself or through what it names, by their declarations.
+def constant_read(
+    kernel: str, function: Function, arguments: Sequence[Token], structure: Structure, names: Mapping[str, set[str]]
+) -> Unsupported | None:
+    """Why a kernel cannot be used that reads a constant, itself or through what it names.
 
     `arguments` are those of its template, `names` gives for macros the names within them. A field that has the
     name of a constant is none.
     """
-    if not structure.function_constants:
-        return ()
-    constants = {token.text: token for token in map(constant_name, structure.function_constants)}
+    constants = {token.text: token for token, _ in structure.function_constants}
+    if not constants:
+        return None
     defined = {one.name for one in structure.functions}
     functions: dict[str, set[str]] = {}
     for one in structure.functions:
@@ -56,11 +48,9 @@ def constants_read(
     while open_names:
         reached |= open_names
         open_names = set().union(*map(inside, open_names)) - reached
-    return tuple(token for name, token in constants.items() if name in reached)
-
-
-def needs_constant(kernel: str, constant: Token) -> Unsupported:
-    """Why a kernel cannot be used that reads this function constant."""
+    constant = next((token for name, token in constants.items() if name in reached), None)
+    if constant is None:
+        return None
     return Unsupported(
         f"the kernel '{kernel}' reads the function constant '{constant.text}'",
         constant.start,

@@ -93,9 +93,10 @@ class Structure:
     instances: list[Instance] = field(default_factory=list)
     members: set[str] = field(default_factory=set)
     classes: dict[str, set[str]] = field(default_factory=dict)  # the names that appear in a class
+    fields: dict[str, list[list[Token]]] = field(default_factory=dict)  # what it declares, but for bodies
     # First and last token of what address spaces alone told apart.
     doubles: list[tuple[int, int]] = field(default_factory=list)
-    function_constants: list[list[Token]] = field(default_factory=list)
+    function_constants: list[tuple[Token, Token]] = field(default_factory=list)  # the name, and the semicolon
     specialized: list[tuple[int, int]] = field(default_factory=list)  # `template <>` of a class's own functions
     of_constructors: set[int] = field(default_factory=set)  # where their objects' address spaces stand
     variables: dict[str, set[str]] = field(default_factory=dict)  # of globals the names in their values
@@ -289,8 +290,10 @@ class _Reader:
         if in_class and words[-2:] in (["=", "default"], ["=", "delete"]) and self._is_double(tokens):
             self.found.doubles.append((start, end))
         elif "function_constant" in words:
-            self.found.function_constants.append(self.tokens[start : end + 1])
+            before_bracket = (token for token, after in pairwise(tokens) if after.text == "[" and token.kind == "name")
+            self.found.function_constants.append((next(before_bracket, tokens[0]), self.tokens[end]))
         if in_class:
+            self.found.fields.setdefault(self.scopes[-1][1], []).append(tokens)
             self.found.members.update(
                 token.text
                 for token, after in zip(tokens, [*tokens[1:], None], strict=True)

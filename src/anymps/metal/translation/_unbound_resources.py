@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from anymps.metal.translation._brackets import closing, closing_angle, is_attribute, split_commas
+from anymps.metal.translation._brackets import CLASSES, closing, closing_angle, split_commas, without_attributes
 from anymps.metal.translation._parameters import Unsupported
-from anymps.metal.translation._structure import Parameter
+from anymps.metal.translation._structure import Parameter, Structure
 from anymps.metal.translation._tokens import Token
 
 _TEXTURE = re.compile(r"texture(?:1d|2d|3d|cube|_buffer)(?:_ms)?(?:_array)?|depth(?:2d|cube)(?:_ms)?(?:_array)?")
-_CLASSES = frozenset({"struct", "class", "union"})
+_NO_VARIABLES = frozenset({"(", "using", "typedef", "static", "enum", "friend"}) | CLASSES
 _NOT_THERE = (
     "the virtual mps device has no {}s, and torch.mps.compile_shader binds none on a Mac either; pass the tensor as a "
     "buffer (`device const float*`) and {} in the kernel"
@@ -40,14 +40,13 @@ def images(code: list[Token]) -> Iterator[tuple[int, Unsupported]]:
             yield index, _image(code, index, "sampler", "interpolate")
 
 
-def pointer_classes(code: list[Token]) -> dict[str, Holder]:
+def pointer_classes(structure: Structure) -> dict[str, Holder]:
     """The classes of a source that hold pointers, themselves or in a member."""
     found: dict[str, Holder] = {}
-    for index, token in enumerate(code[:-2]):
-        if token.text in _CLASSES and code[index + 1].kind == "name" and code[index + 2].text == "{":
-            holder = _held(code[index + 3 : closing(code, index + 2)], found)
-            if holder is not None:
-                found[code[index + 1].text] = holder
+    for name, members in structure.fields.items():
+        holder = _held(members, found)
+        if holder is not None:
+            found[name] = holder
     return found
 
 
@@ -120,13 +119,15 @@ def _opening(code: list[Token], index: int) -> int:
     return 0
 
 
-def _held(body: list[Token], known: Mapping[str, Holder]) -> Holder | None:
-    """What the members between the braces of a class hold."""
+def _held(members: Sequence[list[Token]], known: Mapping[str, Holder]) -> Holder | None:
+    """What the members of a class hold."""
     pointer = ""
     mixed = False
-    for member in _members(body):
+    for member in members:
+        words = [token.text for token in without_attributes(member)]
+        if _NO_VARIABLES & set(words):
+            continue
         kind, name = _typed(member)
-        words = [token.text for token in member]
         inner = next((known[word] for word in words if word in known), None)
         if "*" in kind and {"device", "constant"} & set(words):
             pointer = pointer or name
@@ -136,31 +137,6 @@ def _held(body: list[Token], known: Mapping[str, Holder]) -> Holder | None:
         else:
             mixed = True
     return Holder(pointer, mixed) if pointer else None
-
-
-def _members(body: list[Token]) -> list[list[Token]]:
-    """The declarations of variables between the braces of a class."""
-    found: list[list[Token]] = []
-    start = index = 0
-    while index < len(body):
-        if body[index].text == ";":
-            part = body[start:index]
-            bare = [token.text for token in part if not _in_attribute(part, token)]
-            if part and not {"(", "using", "typedef", "static", "enum", "friend", *_CLASSES} & set(bare):
-                found.append(part)
-            start = index = index + 1
-        elif body[index].text == "{":
-            index = closing(body, index) + 1
-            if index < len(body) and body[index].text != ";":  # a function's body, with no semicolon behind
-                start = index
-        else:
-            index += 1
-    return found
-
-
-def _in_attribute(part: list[Token], token: Token) -> bool:
-    opened = [i for i in range(len(part)) if is_attribute(part, i)]
-    return any(part[i].start <= token.start <= part[closing(part, i)].start for i in opened)
 
 
 def _typed(part: Sequence[Token]) -> tuple[str, str]:
