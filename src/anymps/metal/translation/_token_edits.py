@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from anymps.metal.translation._brackets import SPACES, closing, is_attribute, split_commas
+from anymps.metal.translation._statements import ASSIGNMENTS
 from anymps.metal.translation._structure import Structure
 from anymps.metal.translation._tokens import Edit, Token, blank
 
@@ -13,7 +14,6 @@ _SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
 _PLACES = {letter: str("xyzw".index(letter)) for letter in "xyzw"} | {
     letter: str("rgba".index(letter)) for letter in "rgba"
 }
-_ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _SPECIFIERS = frozenset({"const", "static", "constexpr", "inline", "volatile", "coherent", *(SPACES - {"constant"})})
 _LONG_VECTOR = re.compile(r"(?:bool|u?(?:char|short|int|long)|half|bfloat|float)[34]")  # a list can be shorter
 _VECTOR = re.compile(r"(?:packed_|simd_|vector_)?(?:bool|u?(?:char|short|int|long)|half|b?float)[234](?:x[234])?|vec")
@@ -67,8 +67,6 @@ def _name_edits(text: str, tokens: list[Token], index: int, structure: Structure
         return [Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}")], index
     if token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
         return [blank(text, token)], index  # the checker sees into what is inlined alone
-    if token.text == "kernel" and not _is_in_attribute(tokens, index):
-        return [Edit(token.start, token.end, "ANYMPS_KERNEL")], index
     return [], index
 
 
@@ -83,7 +81,7 @@ def _swizzle(tokens: list[Token], index: int) -> Edit:
     """`.xyz` as what takes these elements, or as their place where they are assigned to."""
     names = tokens[index + 1]
     after = tokens[index + 2].text if index + 2 < len(tokens) else ""
-    how = "place" if after in _ASSIGNMENTS else "take"
+    how = "place" if after in ASSIGNMENTS else "take"
     places = ", ".join(_PLACES[letter] for letter in names.text)
     return Edit(names.start, names.end, f"template {how}<{places}>()")
 
@@ -92,7 +90,7 @@ def _attribute(text: str, tokens: list[Token]) -> Edit:
     """An attribute goes, but for that of a kernel, on one line."""
     start, end = tokens[0].start, tokens[-1].end
     if "kernel" in [token.text for token in tokens[:-1]] and "\n" not in text[start:end]:
-        return Edit(start, end, "ANYMPS_KERNEL")
+        return Edit(start, end, "kernel")
     return blank(text, start, end)
 
 
@@ -118,16 +116,6 @@ def _is_gnu_attribute(tokens: list[Token], index: int) -> bool:
     while index > 2 and tokens[index - 1].text == ",":
         index -= 2
     return index > 2 and [token.text for token in tokens[index - 3 : index]] == ["__attribute__", "(", "("]
-
-
-def _is_in_attribute(tokens: list[Token], index: int) -> bool:
-    """Whether a token stands directly within `[[...]]`."""
-    return (
-        index > 1
-        and tokens[index - 1].text in ("[", ",")
-        and tokens[index - 1].start < tokens[index].start
-        and (is_attribute(tokens, index - 2))
-    )
 
 
 def _address_space(text: str, tokens: list[Token], index: int) -> Edit:
