@@ -14,7 +14,7 @@ from anymps.metal.translation._brackets import closing, closing_angle, split_com
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_text import GroupText
-from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
+from anymps.metal.translation._fission_uniformity import Names, base, dereferences, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import (
     Loop,
@@ -110,7 +110,7 @@ class _Reader:
         return GroupForm("\n".join(text.lines()), self.axis, together)
 
     def _parameters(self) -> None:
-        changed = directly_changed(self.body) | self.own.changed(self.body)
+        changed = changed_names(self.body, whole=True) | self.own.changed(self.body)
         for parameter in self.function.parameters:
             name = parameter_name(parameter)
             if name in changed:

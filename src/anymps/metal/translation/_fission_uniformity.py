@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from anymps.metal.translation._brackets import closing
-from anymps.metal.translation._statements import ASSIGNMENTS, ends_type
+from anymps.metal.translation._statements import ASSIGNMENTS
 from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
@@ -139,18 +139,6 @@ def is_vector(parameter: Parameter) -> bool:
 def base(parameter: Parameter, axis: int) -> str:
     """From where a thread's index is counted. Along y a launch has one group, or else runs as fibers."""
     return "anymps_line.start" if parameter.attribute == "thread_position_in_grid" and axis == 0 else "0"
-
-
-def directly_changed(tokens: list[Token]) -> set[str]:
-    """Names that are assigned to, or counted up or down, as a whole."""
-    found = set()
-    for index, token in enumerate(tokens):
-        after = tokens[index + 1].text if index + 1 < len(tokens) else ""
-        before = tokens[index - 1].text if index else ""
-        declared = index and ends_type(tokens[index - 1])
-        if token.kind == "name" and not declared and (after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--")):
-            found.add(token.text)
-    return found
 
 
 def dereferences(tokens: list[Token]) -> bool:

@@ -54,24 +54,28 @@ def read_statements(code: list[Token], opening: int, end: int) -> list[Statement
     return list(_statements(code, opening + 1, end))
 
 
-def changed_names(tokens: list[Token]) -> set[str]:
-    """Names that are assigned to, counted up or down, whose address is taken, or that a reference refers to."""
+def changed_names(tokens: list[Token], whole: bool = False) -> set[str]:
+    """Names that are assigned to, counted up or down, whose address is taken, or that a reference refers to.
+
+    `whole`: those alone that are assigned to or counted as a whole, by their names.
+    """
     changed: set[str] = set()
     for index, token in enumerate(tokens):
-        if token.text in ("&", "&&") and _refers(tokens, index):
+        if not whole and token.text in ("&", "&&") and _refers(tokens, index):
             end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), len(tokens))
             changed.update(one.text for one in tokens[index + 2 : end] if one.kind == "name")
-        if [one.text for one in tokens[index : index + 2]] == ["&", ")"]:  # `(thread int&)a`
+        if not whole and [one.text for one in tokens[index : index + 2]] == ["&", ")"]:  # `(thread int&)a`
             changed.update(one.text for one in tokens[index + 2 : index + 4] if one.kind == "name")
         if token.kind != "name":
             continue
         before = tokens[index - 1].text if index else ""
         if index and ends_type(tokens[index - 1]):
             continue  # its declaration
-        if before in ("++", "--") or (before == "&" and tokens[index - 2].kind == "punct" and index > 1):
+        taken = before == "&" and tokens[index - 2].kind == "punct" and index > 1
+        if before in ("++", "--") or (taken and not whole):
             changed.add(token.text)
         after = index + 1
-        while after < len(tokens) and tokens[after].text in ("[", "."):  # `a[i] = `, `a.x = `
+        while not whole and after < len(tokens) and tokens[after].text in ("[", "."):  # `a[i] = `, `a.x = `
             after = closing(tokens, after) + 1 if tokens[after].text == "[" else after + 2
         if after < len(tokens) and tokens[after].text in (*ASSIGNMENTS, "++", "--"):
             changed.add(token.text)
