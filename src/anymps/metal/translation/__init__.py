@@ -8,7 +8,7 @@ from anymps.metal.translation._brackets import (
     names_a_class,
 )
 from anymps.metal.translation._call_places import CALLED
-from anymps.metal.translation._fission_steps import PLANE
+from anymps.metal.translation._fission_text import PLANE
 from anymps.metal.translation._launchers import INITIALISERS, launchers
 from anymps.metal.translation._parameters import MAX_BUFFERS, Refused, Unsupported, refused_buffers
 from anymps.metal.translation._rewrite import Translation, call_names, closure, translate

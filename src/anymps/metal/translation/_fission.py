@@ -12,8 +12,18 @@ from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
-from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
-from anymps.metal.translation._fission_text import GroupText
+from anymps.metal.translation._fission_text import (
+    PLANE,
+    Call,
+    Cut,
+    GroupText,
+    Item,
+    LoopBegins,
+    LoopEnds,
+    Once,
+    Piece,
+    Step,
+)
 from anymps.metal.translation._fission_uniformity import Names, base, dereferences, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import (

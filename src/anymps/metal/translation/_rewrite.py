@@ -15,7 +15,6 @@ from anymps.metal.translation._brackets import names_a_class, split_commas
 from anymps.metal.translation._call_places import call_edits
 from anymps.metal.translation._fission import GroupForm, group_form
 from anymps.metal.translation._fission_calls import OwnCalls
-from anymps.metal.translation._function_constants import constant_read
 from anymps.metal.translation._heads import parameters_at
 from anymps.metal.translation._left_out import left_out
 from anymps.metal.translation._parameters import Unsupported
@@ -23,7 +22,7 @@ from anymps.metal.translation._shared_variables import shared_memory
 from anymps.metal.translation._structure import Function, Instance, Structure, read_structure
 from anymps.metal.translation._token_edits import erased, token_edits
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, blank, tokenize
-from anymps.metal.translation._unbound_resources import argument_buffer, pointer_classes
+from anymps.metal.translation._unbound_resources import argument_buffer, constant_read, pointer_classes
 
 _SYNCS = re.compile(
     r"threadgroup_barrier|simdgroup_barrier|simd_(?!vote$|float|int|uint|half)\w+|quad_(?!vote$)\w+"
