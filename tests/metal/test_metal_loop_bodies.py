@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from metal.forms import FIBERS, GROUPS, TORCH, forms
+from metal.forms import FIBERS, GROUPS, TORCH
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -100,31 +100,14 @@ kernel void in_a_branch(device float* out, uint i [[thread_position_in_grid]]) {
         assert getattr(library, name)._entry.form == FIBERS
 
 
-@pytest.mark.parametrize(
-    "reference",
-    ["thread float& y = r;", "thread float& y{r};", "thread float& y(r);", "auto& y = r;", "thread float& y = (r);"],
-)
-def test_what_changes_by_a_reference_is_each_threads_own(monkeypatch: pytest.MonkeyPatch, reference: str) -> None:
-    """A variable that all threads begin with the same value is not one for the group."""
-    source = f"""{HEAD}
-    kernel void adds(device float* o, constant float* x, uint i [[thread_index_in_threadgroup]]) {{
-      threadgroup float t[64];
-      float r = 1.0f;
-      t[i] = x[i];
-      threadgroup_barrier(mem_flags::mem_threadgroup);
-      {{ {reference} y += t[63 - i]; }}
-      o[i] = r;
-    }}"""
-    x = torch.arange(64.0)
-    for kernel in forms(monkeypatch, source, "adds"):
-        out = torch.zeros(64, device="mps")
-        kernel(out, x.to("mps"), threads=64, group_size=64)
-        assert out.tolist() == (1 + x.flip(0)).tolist()
-
-
 CHANGES = {  # by name: what of the program's own it uses, what stands before the barrier, and what behind it
-    "by_reference": ("", "int n = 0;", "bump(n, t[63 - i]); out[i] = n;"),
+    "by_call": ("", "int n = 0;", "bump(n, t[63 - i]); out[i] = n;"),
     "by_pointer": ("", "int n = 0;", "at(&n, t[63 - i]); out[i] = n;"),
+    "by_a_reference": ("", "int n = 0;", "thread int& y = n; y += t[63 - i]; out[i] = n;"),
+    "by_a_reference_in_braces": ("", "int n = 0;", "thread int& y{n}; y += t[63 - i]; out[i] = n;"),
+    "by_a_reference_in_brackets": ("", "int n = 0;", "thread int& y(n); y += t[63 - i]; out[i] = n;"),
+    "by_a_reference_to_brackets": ("", "int n = 0;", "thread int& y = (n); y += t[63 - i]; out[i] = n;"),
+    "by_a_deduced_reference": ("", "int n = 0;", "auto& y = n; y += t[63 - i]; out[i] = n;"),
     "by_two_calls": ("", "int n = 0;", "nested(n, t[63 - i]); out[i] = n;"),
     "by_metal": ("", "float c = 0; int e = 1;", "out[i] = int(sincos(float(t[63 - i]), c) * 0 + c * 1000) + e;"),
     "by_frexp": ("", "int e = 1;", "out[i] = int(frexp(float(t[63 - i]), e) * 64) + e;"),
