@@ -265,8 +265,9 @@ class _Reader:
                 continue
             first = next(i for i in range(bracket + 1, close) if self.code[i] is tokens[0])
             name = f"anymps_a{number}_{position}"
-            text = f"auto {name} = {self.render(first, first + len(tokens) - 1, replaced)};"
-            used = self._used(tokens, first, replaced)
+            last = first + len(tokens) - 1
+            text = f"auto {name} = {self.render(first, last, replaced)};"
+            _, used = self._read(first, last, replaced)
             if word in _KNOWN and position not in differing:
                 if not self.names.is_uniform(tokens, used):
                     raise NeedsFibers
@@ -287,22 +288,16 @@ class _Reader:
             raise NeedsFibers
         return start
 
-    def _used(self, tokens: Collection[Token], first: int, replaced: dict[tuple[int, int], str]) -> frozenset[str]:
-        """The names of tokens, with results in the place of calls."""
-        names = set()
-        for offset, token in enumerate(tokens):
-            at = first + offset
-            inside = [name for (a, b), name in replaced.items() if a <= at <= b]
-            if inside:
-                names.add(inside[0])
-            elif token.kind == "name":
-                names.add(token.text)
-        return frozenset(names)
+    def _read(self, first: int, last: int, replaced: dict[tuple[int, int], str]) -> tuple[list[Token], frozenset[str]]:
+        """The tokens up to and with the last that stand in no call, and their names with the results of the calls."""
+        inside = {span: name for span, name in replaced.items() if first <= span[0] and span[1] <= last}
+        tokens = [self.code[at] for at in range(first, last + 1) if not any(a <= at <= b for a, b in inside)]
+        return tokens, frozenset(token.text for token in tokens if token.kind == "name") | set(inside.values())
 
     def _add(self, statement: Statement, replaced: dict[tuple[int, int], str]) -> None:
         """A statement that needs no other thread."""
         names = self.names
-        used = self._used(statement.tokens, statement.first, replaced)
+        read, used = self._read(statement.first, statement.last, replaced)
         text = self.render(statement.first, statement.last, replaced)
         if "#" in text and "#pragma" not in text:
             raise NeedsFibers
@@ -315,11 +310,6 @@ class _Reader:
             names.uniform |= declared
             names.memory |= declared
             return
-        read = [
-            token
-            for at, token in enumerate(statement.tokens, statement.first)
-            if not any(first <= at <= last for first, last in replaced)
-        ]
         # Whether it declares something that has its value from there on.
         fixed = (
             statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed

@@ -171,18 +171,10 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
         declared.append(named[0].text)
     if not declared or index == 0:
         return None
-    if shared and not pointer and not plain_type(tokens):
+    shared = shared and not pointer
+    if shared and any(token.text in ("=", "{") for token in tokens):
         raise NeedsFibers(declared[0])  # each thread gives it its value
-    return Statement(
-        "declaration",
-        first,
-        last,
-        tuple(tokens),
-        tuple(declared),
-        plain,
-        valued,
-        shared and not pointer and plain_type(tokens),
-    )
+    return Statement("declaration", first, last, tuple(tokens), tuple(declared), plain, valued, shared)
 
 
 def _type_end(tokens: list[Token], start: int) -> int:
@@ -195,11 +187,6 @@ def _type_end(tokens: list[Token], start: int) -> int:
     if index < len(tokens) and tokens[index].text == "<" and closing_angle(tokens, index) > index:
         index = closing_angle(tokens, index) + 1
     return index
-
-
-def plain_type(tokens: list[Token]) -> bool:
-    """Whether a declaration gives nothing a value: threadgroup memory has none at the start."""
-    return all(token.text not in ("=", "{") for token in tokens)
 
 
 @dataclass(frozen=True)

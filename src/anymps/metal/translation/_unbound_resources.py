@@ -153,16 +153,8 @@ def _image(code: list[Token], index: int, kind: str, instead: str) -> Unsupporte
 
 def _opening(code: list[Token], index: int) -> int:
     """The round bracket that holds a token, or where the statement begins."""
-    depth = 0
     for at in range(index - 1, -1, -1):
-        text = code[at].text
-        if text == ")":
-            depth += 1
-        elif text == "(":
-            if depth == 0:
-                return at
-            depth -= 1
-        elif text in (";", "{", "}"):
+        if code[at].text in (";", "{", "}") or (code[at].text == "(" and closing(code, at) > index):
             return at
     return 0
 
