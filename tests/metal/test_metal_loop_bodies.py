@@ -64,6 +64,9 @@ kernel void skipped(device float* out, uint i [[thread_position_in_grid]]) {
   for (int n = 0; n < 3; ++n) { if (out[i] > 500) continue; out[i] = simd_sum(out[i]); }
 }
 kernel void in_a_function(device float* out, uint i [[thread_position_in_grid]]) { out[i] = all(out[i]); }
+kernel void in_an_argument(device float* out, uint i [[thread_position_in_grid]]) {
+  out[i] = simd_sum(simd_max(out[i]));
+}
 kernel void by_address(device float* out, uint i [[thread_position_in_grid]]) {
   float own = out[i];
   thread float* to = &own;
@@ -89,6 +92,7 @@ kernel void in_a_branch(device float* out, uint i [[thread_position_in_grid]]) {
         ("left_early", 32 * 32),
         ("skipped", 32 * 32),
         ("in_a_function", 32),
+        ("in_an_argument", 32),
         ("in_a_branch", 16),
         ("by_address", 2),
         ("of_an_array", 2),

@@ -172,8 +172,12 @@ class _Reader:
             self.steps.append(Cut())
             return
         replaced: dict[tuple[int, int], str] = {}
-        while (at := self._innermost(statement, replaced)) is not None:
-            self._call(at, replaced)
+        end = statement.first - 1
+        for index in range(statement.first, statement.last):
+            if self._is_sync(index):
+                if index <= end:  # a call in another's arguments
+                    raise NeedsFibers
+                end = self._call(index, replaced)
         self._add(statement, replaced)
 
     def _loop(self, loop: Loop) -> None:
@@ -211,25 +215,14 @@ class _Reader:
         behind = closing_angle(self.code, index + 1) + 1 if self.code[index + 1].text == "<" else index + 1
         return [token.text for token in self.code[behind : behind + 2]] not in _OF_OPERATIONS
 
-    def _innermost(self, statement: Statement, replaced: dict[tuple[int, int], str]) -> tuple[int, int, int] | None:
-        """The first call that holds no other: where its name begins, its bracket and its end, as indices of tokens."""
-        found = None
-        for index in range(statement.first, statement.last):
-            if not self._is_sync(index) or any(a <= index <= b for a, b in replaced):
-                continue
-            bracket = index + 1
-            if self.code[bracket].text == "<":
-                bracket = closing_angle(self.code, bracket) + 1
-            if self.code[bracket].text != "(":
-                raise NeedsFibers
-            close = closing(self.code, bracket)
-            if found is None or close < found[2]:
-                found = (index, bracket, close)
-        return found
-
-    def _call(self, at: tuple[int, int, int], replaced: dict[tuple[int, int], str]) -> None:
-        """Cuts before a call, and has it made for all threads; `replaced` gets the name of its result."""
-        index, bracket, close = at
+    def _call(self, index: int, replaced: dict[tuple[int, int], str]) -> int:
+        """Cuts before a call, and has it made for all threads. Its end; `replaced` gets the name of its result."""
+        bracket = index + 1
+        if self.code[bracket].text == "<":
+            bracket = closing_angle(self.code, bracket) + 1
+        if self.code[bracket].text != "(":
+            raise NeedsFibers
+        close = closing(self.code, bracket)
         word = self.code[index].text
         start = index
         while self.code[start - 1].text == "::" or (
@@ -243,20 +236,17 @@ class _Reader:
             raise NeedsFibers
         number = self.calls
         self.calls += 1
-        arguments = tuple(self._arguments(number, word, bracket, close, replaced))
+        arguments = tuple(self._arguments(number, word, bracket, close))
         self._close()
         result = f"anymps_r{number}"
         uniform = word in _KNOWN
         _, lane = _KNOWN.get(word, ((), None))
         self.steps.append(Call(result, word, path, arguments, lane, uniform))
         (self.names.uniform if uniform else self.names.varying).add(result)
-        for inner in [key for key in replaced if start <= key[0] and key[1] <= close]:
-            del replaced[inner]
         replaced[start, close] = result
+        return close
 
-    def _arguments(
-        self, number: int, word: str, bracket: int, close: int, replaced: dict[tuple[int, int], str]
-    ) -> Iterator[str]:
+    def _arguments(self, number: int, word: str, bracket: int, close: int) -> Iterator[str]:
         """Declares what the arguments of a call are, and gives the names of that."""
         differing, lane = _KNOWN.get(word, ((), None))
         for position, tokens in enumerate(split_commas(self.code[bracket + 1 : close])):
@@ -266,8 +256,8 @@ class _Reader:
             first = next(i for i in range(bracket + 1, close) if self.code[i] is tokens[0])
             name = f"anymps_a{number}_{position}"
             last = first + len(tokens) - 1
-            text = f"auto {name} = {self.render(first, last, replaced)};"
-            _, used = self._read(first, last, replaced)
+            text = f"auto {name} = {self.render(first, last, {})};"
+            used = frozenset(token.text for token in tokens if token.kind == "name")
             if word in _KNOWN and position not in differing:
                 if not self.names.is_uniform(tokens, used):
                     raise NeedsFibers
@@ -288,16 +278,12 @@ class _Reader:
             raise NeedsFibers
         return start
 
-    def _read(self, first: int, last: int, replaced: dict[tuple[int, int], str]) -> tuple[list[Token], frozenset[str]]:
-        """The tokens up to and with the last that stand in no call, and their names with the results of the calls."""
-        inside = {span: name for span, name in replaced.items() if first <= span[0] and span[1] <= last}
-        tokens = [self.code[at] for at in range(first, last + 1) if not any(a <= at <= b for a, b in inside)]
-        return tokens, frozenset(token.text for token in tokens if token.kind == "name") | set(inside.values())
-
     def _add(self, statement: Statement, replaced: dict[tuple[int, int], str]) -> None:
         """A statement that needs no other thread."""
         names = self.names
-        read, used = self._read(statement.first, statement.last, replaced)
+        places = range(statement.first, statement.last + 1)
+        read = [self.code[at] for at in places if not any(first <= at <= last for first, last in replaced)]
+        used = frozenset(token.text for token in read if token.kind == "name") | set(replaced.values())
         text = self.render(statement.first, statement.last, replaced)
         if "#" in text and "#pragma" not in text:
             raise NeedsFibers
