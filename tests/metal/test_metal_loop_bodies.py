@@ -63,6 +63,9 @@ kernel void left_early(device float* out, uint i [[thread_position_in_grid]]) {
 kernel void skipped(device float* out, uint i [[thread_position_in_grid]]) {
   for (int n = 0; n < 3; ++n) { if (out[i] > 500) continue; out[i] = simd_sum(out[i]); }
 }
+kernel void left_within(device float* out, uint i [[thread_position_in_grid]]) {
+  for (int n = 0; n < 3; ++n) { out[i] = simd_sum(out[i]); while (out[i] > 500) { out[i] = 1024; break; } }
+}
 kernel void in_a_function(device float* out, uint i [[thread_position_in_grid]]) { out[i] = all(out[i]); }
 kernel void in_an_argument(device float* out, uint i [[thread_position_in_grid]]) {
   out[i] = simd_sum(simd_max(out[i]));
@@ -91,6 +94,7 @@ kernel void in_a_branch(device float* out, uint i [[thread_position_in_grid]]) {
         ("by_reference", 32 * 32),
         ("left_early", 32 * 32),
         ("skipped", 32 * 32),
+        ("left_within", 1024),
         ("in_a_function", 32),
         ("in_an_argument", 32),
         ("in_a_branch", 16),

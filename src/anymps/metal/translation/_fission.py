@@ -15,7 +15,6 @@ from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_text import (
     PLANE,
     Call,
-    Cut,
     GroupText,
     Item,
     LoopBegins,
@@ -169,7 +168,6 @@ class _Reader:
             if statement.kind != "expression" or any(word not in ("metal", "::") for word in words[:call]):
                 raise NeedsFibers
             self._close()
-            self.steps.append(Cut())
             return
         replaced: dict[tuple[int, int], str] = {}
         end = statement.first - 1

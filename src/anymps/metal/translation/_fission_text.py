@@ -66,13 +66,6 @@ class Once:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A barrier."""
-
-    used: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class Call:
     """A function that all threads call together."""
 
@@ -105,7 +98,7 @@ class LoopEnds:
     used: frozenset[str] = frozenset()
 
 
-Step = Piece | Once | Cut | Call | LoopBegins | LoopEnds
+Step = Piece | Once | Call | LoopBegins | LoopEnds
 
 
 class GroupText:

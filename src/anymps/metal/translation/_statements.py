@@ -7,7 +7,7 @@ be run once for all threads, and the body is cut as a kernel's is. Whatever else
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -27,8 +27,7 @@ TYPES = frozenset(
 )
 """Types whose values hold no address."""
 _NOT_STATEMENTS = frozenset({"struct", "class", "union", "enum", "using", "typedef", "template", "static", "namespace"})
-_LEAVES = frozenset({"return", "goto", "asm"})
-_LOOPS = frozenset({"for", "while", "do"})
+_LEAVES = frozenset({"return", "goto", "asm", "break", "continue"})
 
 
 class NeedsFibers(Exception):
@@ -226,16 +225,4 @@ def read_loop(code: list[Token], statement: Statement) -> Loop | None:
         return None
     if changed_names(step) != {name} or name in changed_names(inner) or _LEAVES & {token.text for token in inner}:
         return None
-    if _can_be_left(read_statements(code, *body)):
-        return None
     return Loop(name, start, (stops[0] + 1, stops[1] - 1), (stops[1] + 1, end - 1), body)
-
-
-def _can_be_left(statements: Collection[Statement]) -> bool:
-    """Whether a `break` or a `continue` may be the loop's own."""
-    for statement in statements:
-        words = {token.text for token in statement.tokens}
-        own = statement.tokens[0].text
-        if own not in _LOOPS and words & {"break", "continue"}:
-            return True
-    return False
