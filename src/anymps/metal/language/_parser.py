@@ -1,11 +1,13 @@
-"""The process that parses shaders: if libclang crashes or takes all memory, only this process ends.
+"""Checks all rules of the language on one tree of a shader, in a process of its own; without libclang, a warning.
 
-One serves all shaders of a process, because starting it takes longer than parsing. It ends with its input.
+If libclang crashes or takes all memory, only this process ends. One serves all shaders of a process, because starting
+it takes longer than parsing. It ends with its input.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import select
@@ -13,14 +15,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from anymps._own_process import SAFE_PATH, without_preloads
+from anymps.metal.language._conversions import refused_conversions
+from anymps.metal.language._kernels import refused_kernels
+from anymps.metal.language._pointers import refused_pointers
+from anymps.metal.language._tree import Tree, Unparsed, has_parser
+from anymps.metal.language._unsupported import refused_language
 from anymps.metal.translation import Refused
 
+_RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
 SECONDS: Final = 60.0  # of the processor, for one shader
 _PATIENCE: Final = 10.0  # times as long on the clock, as others may have the processor
 _BYTES: Final = 4 << 30
@@ -29,11 +37,24 @@ _SERVE: Final = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from anymps.metal.language._parser import serve
-from anymps.metal.language._rules import refused_here
-serve(refused_here)
+serve()
 """
 _lock = threading.Lock()
 _children: dict[int, subprocess.Popen[str]] = {}  # by the process that started it: a fork has none
+
+
+def refused_by_language(text: str, torch_headers: Path) -> list[Refused]:
+    """All that Metal's compiler refuses of a shader, in the order of the text. Without libclang nothing is.
+
+    `torch_headers` is the folder that has `c10/metal`.
+    """
+    if not has_parser():
+        return []
+    found = ask_parser(text, torch_headers)
+    if found is None:
+        _warn("a Metal shader is not checked against the rules of Metal's language, because libclang cannot parse it")
+        return []
+    return [Refused(said, offset) for offset, said in found]
 
 
 def ask_parser(text: str, torch_headers: Path) -> list[tuple[int, str]] | None:
@@ -86,7 +107,7 @@ def _end() -> None:
         _stop(child)
 
 
-def serve(refused: Callable[[str, Path], list[Refused] | None]) -> None:
+def serve() -> None:
     """Parses what it is given, a line each, until there is no more."""
     import resource
 
@@ -95,6 +116,31 @@ def serve(refused: Callable[[str, Path], list[Refused] | None]) -> None:
     for line in sys.stdin:
         text, headers, seconds = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        found = refused(text, Path(headers))
+        found = refused_here(text, Path(headers))
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(found and [(one.offset, one.text) for one in found]), flush=True)
+
+
+def refused_here(text: str, torch_headers: Path) -> list[Refused] | None:
+    """The same, parsed in this process; None if libclang gives up."""
+    try:
+        tree = Tree(text, torch_headers)
+    except Unparsed:
+        return None
+    found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
+    return sorted(found.values(), key=lambda one: one.offset)
+
+
+@functools.cache
+def warn_without_parser() -> None:
+    """Says once in a process that shaders are not held to the rules, if libclang is missing."""
+    if has_parser():
+        return
+    _warn(
+        "Metal shaders are not checked against the rules of Metal's language, because libclang is not installed: what "
+        "compiles here may be refused on a Mac (pip install libclang)"
+    )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(f"anymps: {text}", RuntimeWarning, stacklevel=3)

@@ -229,7 +229,7 @@ class GroupText:
         changed = set().union(*(item.changed for item in piece.items)) - own
         known = {name: array for name, array in self.arrays.items() if name in needed}
         kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
-        if self.unkept.intersection(kept):
+        if self.unkept & set(kept):
             raise NeedsFibers
         who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
         lines = [
