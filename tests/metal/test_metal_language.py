@@ -16,7 +16,7 @@ from anymps.metal import language
 from anymps.metal.compilation._compiler import find_compiler
 from anymps.metal.compilation._headers import torch_headers
 from anymps.metal.compilation._preprocess import prepare
-from anymps.metal.language._parser import refused_here
+from anymps.metal.language._rules import refused_here
 from metal_shaders import HEAD
 from processes import run_with_torch
 
@@ -331,7 +331,7 @@ def test_what_libclang_gives_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     with monkeypatch.context() as patch:
         patch.setattr(cindex.Index, "parse", give_up)
         assert refused_here("int a = 1;", torch_headers()) is None
-    monkeypatch.setattr("anymps.metal.language._parser.ask_parser", lambda *_: None)
+    monkeypatch.setattr("anymps.metal.language._rules._ask", lambda *_: None)
     with pytest.warns(RuntimeWarning) as said:
         assert language.refused_by_language("int a = 1;", torch_headers()) == []
     assert [str(one.message) for one in said] == [

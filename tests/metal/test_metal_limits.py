@@ -11,7 +11,7 @@ import torch
 
 from anymps.metal._runtime import runtime
 from anymps.metal.compilation import _compiler
-from anymps.metal.language import _parser
+from anymps.metal.language import _rules
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -57,7 +57,7 @@ def test_what_libclang_is_ended_by_is_compiled_unchecked() -> None:
 
 def test_templates_that_double_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """By libclang first, which is not waited for, then by the compiler."""
-    monkeypatch.setattr(_parser, "SECONDS", 0.5)
+    monkeypatch.setattr(_rules, "SECONDS", 0.5)
     monkeypatch.setattr(_compiler, "SECONDS", 1)
     doubling = """
 template <class A, class B, int N> struct Twice {
@@ -85,8 +85,8 @@ def test_a_compiler_starts_without_what_is_preloaded(monkeypatch: pytest.MonkeyP
 def test_the_parser_starts_without_what_is_preloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor may libclang's process have it."""
     monkeypatch.setenv("LD_PRELOAD", "/nowhere/libtsan.so")
-    monkeypatch.setattr(_parser, "_children", {})
-    child = _parser._start()
+    monkeypatch.setattr(_rules, "_children", {})
+    child = _rules._start()
     variables = Path(f"/proc/{child.pid}/environ").read_bytes().split(b"\0")
     child.kill()
     child.communicate()

@@ -28,7 +28,6 @@ from anymps.metal.language._tree import Tree, Unparsed, has_parser
 from anymps.metal.language._unsupported import refused_language
 from anymps.metal.translation import Refused
 
-_RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
 SECONDS: Final = 60.0  # of the processor, for one shader
 _PATIENCE: Final = 10.0  # times as long on the clock, as others may have the processor
 _BYTES: Final = 4 << 30
@@ -36,11 +35,12 @@ _BYTES: Final = 4 << 30
 _SERVE: Final = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from anymps.metal.language._parser import serve
+from anymps.metal.language._rules import serve
 serve()
 """
 _lock = threading.Lock()
 _children: dict[int, subprocess.Popen[str]] = {}  # by the process that started it: a fork has none
+_RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
 
 
 def refused_by_language(text: str, torch_headers: Path) -> list[Refused]:
@@ -50,15 +50,40 @@ def refused_by_language(text: str, torch_headers: Path) -> list[Refused]:
     """
     if not has_parser():
         return []
-    found = ask_parser(text, torch_headers)
+    found = _ask(text, torch_headers)
     if found is None:
         _warn("a Metal shader is not checked against the rules of Metal's language, because libclang cannot parse it")
         return []
-    return [Refused(said, offset) for offset, said in found]
+    return found
 
 
-def ask_parser(text: str, torch_headers: Path) -> list[tuple[int, str]] | None:
-    """What is refused of a shader, as offsets and texts; None if libclang gives it up, or needs too much for it."""
+def refused_here(text: str, torch_headers: Path) -> list[Refused] | None:
+    """The same, parsed in this process; None if libclang gives up."""
+    try:
+        tree = Tree(text, torch_headers)
+    except Unparsed:
+        return None
+    found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
+    return sorted(found.values(), key=lambda one: one.offset)
+
+
+@functools.cache
+def warn_without_parser() -> None:
+    """Says once in a process that shaders are not held to the rules, if libclang is missing."""
+    if has_parser():
+        return
+    _warn(
+        "Metal shaders are not checked against the rules of Metal's language, because libclang is not installed: what "
+        "compiles here may be refused on a Mac (pip install libclang)"
+    )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(f"anymps: {text}", RuntimeWarning, stacklevel=3)
+
+
+def _ask(text: str, torch_headers: Path) -> list[Refused] | None:
+    """What is refused of a shader; None if libclang gives it up, or needs too much for it."""
     with _lock:
         child = _children.get(os.getpid())
         if child is None or child.poll() is not None:
@@ -74,7 +99,7 @@ def ask_parser(text: str, torch_headers: Path) -> list[tuple[int, str]] | None:
             _stop(child)
             return None
     found = json.loads(answer)
-    return None if found is None else [(offset, said) for offset, said in found]
+    return None if found is None else [Refused(*one) for one in found]
 
 
 def _start() -> subprocess.Popen[str]:
@@ -118,29 +143,4 @@ def serve() -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
         found = refused_here(text, Path(headers))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(found and [(one.offset, one.text) for one in found]), flush=True)
-
-
-def refused_here(text: str, torch_headers: Path) -> list[Refused] | None:
-    """The same, parsed in this process; None if libclang gives up."""
-    try:
-        tree = Tree(text, torch_headers)
-    except Unparsed:
-        return None
-    found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
-    return sorted(found.values(), key=lambda one: one.offset)
-
-
-@functools.cache
-def warn_without_parser() -> None:
-    """Says once in a process that shaders are not held to the rules, if libclang is missing."""
-    if has_parser():
-        return
-    _warn(
-        "Metal shaders are not checked against the rules of Metal's language, because libclang is not installed: what "
-        "compiles here may be refused on a Mac (pip install libclang)"
-    )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(f"anymps: {text}", RuntimeWarning, stacklevel=3)
+        print(json.dumps(found), flush=True)
