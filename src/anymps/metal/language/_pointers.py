@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal.language._tree import Node, Tree
-from anymps.metal.translation import SPACES, Refused, Token, closing, closing_angle
+from anymps.metal.language._tree import SPACES, Node, Tree
+from anymps.metal.translation import SPACES as QUALIFIERS
+from anymps.metal.translation import Refused, Token, closing, closing_angle
 
 _UNSAID = frozenset({"auto", "decltype", "typename", "operator"})
 _DECLARED = frozenset({"VAR_DECL", "PARM_DECL", "FIELD_DECL", "TYPEDEF_DECL", "TYPE_ALIAS_DECL"})
@@ -54,7 +55,7 @@ def _bare_signs(tree: Tree, node: Node) -> list[Token]:
     if len(signs) < len(layers) or any(word.text in _UNSAID for word in words):
         return []  # a typedef's, or what follows from elsewhere
     index, sign = signs[0]
-    return [] if any(word.text in SPACES for word in words[:index]) else [sign]
+    return [] if any(word.text in QUALIFIERS for word in words[:index]) else [sign]
 
 
 def _layers(kind: Any) -> list[bool]:
@@ -71,7 +72,7 @@ def _layers(kind: Any) -> list[bool]:
             kind = kind.get_pointee()
             if kind.kind in (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO):
                 return []
-            layers.append(0 < kind.get_address_space() < 5)
+            layers.append(kind.get_address_space() in SPACES)
         else:
             return layers
 

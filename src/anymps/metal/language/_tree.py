@@ -17,6 +17,7 @@ from anymps.metal._shim import METAL_MACROS, SHIM
 from anymps.metal.translation import Token, closing, is_attribute, tokenize
 
 LIBRARY = Path(__file__).with_name("library.h")
+SPACES = {1: "device", 2: "threadgroup", 3: "constant", 4: "thread"}  # as clang_getAddressSpace counts them
 _FOLDER = "/anymps-metal"  # of files that are in memory alone
 _MAIN = f"{_FOLDER}/program_source.cl"
 _ARGUMENTS = (
