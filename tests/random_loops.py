@@ -72,7 +72,7 @@ class _Kernel:
                 here.append(f"float({name} % 16)")
             elif kind == 6:
                 number = self.number([*here, "float(j)"])
-                leave = "if (v > 30.0f) break; " if self.draw(0, 1) else ""
+                leave = "if (v > 30.0f) break; " if self.draw(0, 1) and not inside else ""
                 self.lines.append(f"for (int j = 0; j < {self.draw(1, 3)}; ++j) {{ {leave}v = {number}; }}")
             elif kind == 7:
                 name = self.name("u")

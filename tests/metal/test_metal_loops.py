@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anymps.metal.translation._rewrite import translate
 from anymps.rules import installed_torch
 from metal.forms import FIBERS, GROUPS, TORCH, forms, written_by_both
 from metal_shaders import HEAD
@@ -331,33 +330,3 @@ def test_a_fault_of_groups_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
         loops(out, x, threads=(20, 64), group_size=(1, 64))
     loops(out, x, lengths, threads=(20, 64), group_size=(1, 64))
     assert out.tolist() == [[1.0 + 64 * 2016] * 64] * 20
-
-
-def test_addresses_are_computed_without_a_sign_that_wraps() -> None:
-    """What makes vector loads of them: a group's index is an `int` in sums and products of it."""
-    kernel = translate(TORCH + LONG_ROWS, {"threadgroup_max", "threadgroup_min"}, loops=True).kernels[0]
-    assert kernel.group is not None
-    assert kernel.group.text.count("int r0__linear_idx = 4 * int(r0_index) + r0__cnt;") == 2
-    assert "anymps_line.grid[1]" not in kernel.group.text
-
-
-def test_another_variable_of_an_index_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within braces: it is what its own declaration says."""
-    source = (
-        HEAD
-        + """
-kernel void inner(device float* out, uint i [[thread_index_in_threadgroup]]) {
-  float sum = 0;
-  for (int n = 0; n < 3; ++n) {
-    float i = n + 0.75;
-    int twice = i * 2;
-    sum += twice;
-  }
-  int own = i * 2;
-  out[i] = simd_sum(sum) + own;
-}"""
-    )
-    for kernel in forms(monkeypatch, source, "inner"):
-        out = torch.zeros(32, device="mps")
-        kernel(out, threads=32)
-        assert out.tolist() == [32 * (1 + 3 + 5) + 2 * i for i in range(32)]

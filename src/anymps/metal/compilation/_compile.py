@@ -19,7 +19,7 @@ from anymps.metal.compilation._compiler import Compiler, find_compiler, tool_key
 from anymps.metal.compilation._diagnostics import find_unset, metal_error, source_line, syntax_error
 from anymps.metal.compilation._elf import defer_initialisers, why_refused
 from anymps.metal.compilation._headers import includes_torch, precompiled, torch_headers, translated_headers
-from anymps.metal.compilation._host_code import POISONED, refused_globals, refused_host_code
+from anymps.metal.compilation._host_code import POISONED, refused_host_code
 from anymps.metal.compilation._preprocess import SOURCE_NAME, PreprocessorError, prepare
 from anymps.metal.language import has_parser, refused_by_language, warn_without_parser
 from anymps.metal.translation import (
@@ -113,7 +113,7 @@ class _Shader:
         """Writes the library. Raises as `compile_shader`."""
         translation = self._translate(loops, chains=True)
         self._refuse_by_language()
-        self._refuse_declarations(translation)
+        self._refuse_buffers(translation)
         made, answer = self._run_compiler(translation, library)
         if answer.returncode != 0 and (
             any(kernel.group for kernel in translation.kernels) or CALLED in translation.rewritten.text
@@ -185,10 +185,9 @@ class _Shader:
         if found:
             raise metal_error(self.source, found)
 
-    def _refuse_declarations(self, translation: Translation) -> None:
-        """Raises what Metal's compiler says of variables outside of functions, and of too many buffers."""
-        kernels = (kernel.function for kernel in translation.kernels)
-        refused = refused_globals(translation.structure) or refused_buffers(kernels)
+    def _refuse_buffers(self, translation: Translation) -> None:
+        """Raises what Metal's compiler says of too many buffers."""
+        refused = refused_buffers(kernel.function for kernel in translation.kernels)
         if refused is not None:
             line, text = source_line(self.prepared, refused.offset), self.prepared.text
             column = refused.offset - text.rfind("\n", 0, refused.offset)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps.metal._shim import SHIM
-from anymps.metal.translation import Edit, Refused, Structure, Token, apply, closing, names_a_class, tokenize
+from anymps.metal.translation import Edit, Refused, Token, apply, closing, names_a_class, tokenize
 
 _ASSEMBLER = frozenset({"asm", "__asm", "__asm__"})
 _ASKS = frozenset({"__has_include", "__has_include_next", "__has_embed"})
@@ -50,13 +50,6 @@ def refused_host_code(text: str, torch_headers: Path) -> Refused | None:
     if flat != text:  # words may be cut in two; where they stand is no longer known
         found += [Refused(one.text, 0) for one in _words(tokenize(flat))]
     return min(found, key=lambda one: one.offset, default=None)
-
-
-def refused_globals(structure: Structure) -> Refused | None:
-    """The first variable outside of functions that could be written, or made by a call; None if there is none."""
-    for token in structure.mutable_globals:
-        return Refused("program scope variable must reside in constant address space", token.start)
-    return None
 
 
 def without_foreign_includes(text: str, torch_headers: Path) -> str:

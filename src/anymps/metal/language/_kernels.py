@@ -7,18 +7,7 @@ from typing import Any
 
 from anymps.metal.language._conversions import type_words
 from anymps.metal.language._tree import Node, Tree
-from anymps.metal.translation import MAX_BUFFERS, Refused
-
-_POSITIONS = (
-    *("thread_position_in_grid", "threads_per_grid", "thread_position_in_threadgroup", "threads_per_threadgroup"),
-    *("dispatch_threads_per_threadgroup", "threadgroup_position_in_grid", "threadgroups_per_grid"),
-)
-_INDICES = (
-    *("thread_index_in_threadgroup", "thread_index_in_simdgroup", "thread_index_in_quadgroup"),
-    *("simdgroup_index_in_threadgroup", "quadgroup_index_in_threadgroup", "threads_per_simdgroup"),
-    *("simdgroups_per_threadgroup", "quadgroups_per_threadgroup", "thread_execution_width"),
-    *("dispatch_simdgroups_per_threadgroup", "dispatch_quadgroups_per_threadgroup"),
-)
+from anymps.metal.translation import INDICES, MAX_BUFFERS, POSITIONS, Refused
 
 
 def refused_kernels(tree: Tree) -> Iterator[Refused]:
@@ -52,12 +41,12 @@ def _kernel(tree: Tree, node: Node, parameters: list[Node]) -> Iterator[Refused]
             argument, word = attributes["buffer"]
             if argument.isdigit():
                 yield from _buffer(int(argument), word.start, parameter.at, taken)
-        name = next((attribute for attribute in attributes if attribute in _POSITIONS or attribute in _INDICES), "")
+        name = next((attribute for attribute in attributes if attribute in POSITIONS or attribute in INDICES), "")
         if name and known:
             size = _size(kind)
-            if size == 0 or (name in _INDICES and size != 1) or size > 3:
+            if size == 0 or (name in INDICES and size != 1) or size > 3:
                 yield Refused(f"type {type_words(kind)} is not valid for attribute '{name}'", attributes[name][1].start)
-            elif size > 0 and name in _POSITIONS:
+            elif size > 0 and name in POSITIONS:
                 sizes.add(size)
         elif known and not attributes and _is_number(kind):
             yield Refused(f"invalid type {type_words(kind)} for input declaration in a kernel function", parameter.at)

@@ -123,12 +123,7 @@ class Tree:
 
     def is_kernel(self, name_at: int) -> bool:
         """Whether the function whose name stands there is a kernel."""
-        index = self.at(name_at) - 1
-        while index >= 0 and self.tokens[index].text not in (";", "{", "}"):
-            if self.tokens[index].text == "kernel":
-                return True
-            index -= 1
-        return False
+        return _is_declared(self.tokens, self.at(name_at) - 1, "kernel")
 
     def attributes(self, name_at: int) -> dict[str, tuple[str, Token]]:
         """The attributes behind a parameter's name, each with its argument and the token of its own name."""
@@ -161,9 +156,10 @@ class Tree:
             elif is_attribute(tokens, index) and not token.directive:
                 end = closing(tokens, index)
                 blank(token.start, tokens[end].end)
-                if tokens[index + 2].text == "kernel" and not self._is_template(tokens, index):
+                # OpenCL has no templates of kernels.
+                if tokens[index + 2].text == "kernel" and not _is_declared(tokens, index, "template"):
                     letters[token.start : token.start + len("kernel")] = "kernel"
-            elif token.text == "kernel" and (token.directive or self._is_template(tokens, index)):
+            elif token.text == "kernel" and (token.directive or _is_declared(tokens, index, "template")):
                 blank(token.start, token.end)
             elif token.text == "coherent" and index + 1 < len(tokens):
                 if tokens[index + 1].text == "(":
@@ -173,14 +169,6 @@ class Tree:
                 blank(token.start, token.end)
             index = end + 1
         return "".join(letters)
-
-    def _is_template(self, tokens: list[Token], index: int) -> bool:
-        """Whether the declaration that a word stands in is a template: OpenCL has none of kernels."""
-        while index >= 0 and tokens[index].text not in (";", "{", "}"):
-            if tokens[index].text == "template":
-                return True
-            index -= 1
-        return False
 
     def _is_beside_another(self, tokens: list[Token], index: int) -> bool:
         """`thread const device T* p[4]`: an array of pointers, and Metal's compiler takes the word."""
@@ -207,6 +195,15 @@ class Tree:
             if number in functions:
                 inside = cursor
             waiting += [(child, inside) for child in cursor.get_children()][::-1]
+
+
+def _is_declared(tokens: list[Token], index: int, word: str) -> bool:
+    """Whether a word stands in a declaration, at `index` or before."""
+    while index >= 0 and tokens[index].text not in (";", "{", "}"):
+        if tokens[index].text == word:
+            return True
+        index -= 1
+    return False
 
 
 @functools.cache

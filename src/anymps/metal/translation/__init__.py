@@ -8,9 +8,9 @@ from anymps.metal.translation._brackets import (
     names_a_class,
 )
 from anymps.metal.translation._call_places import CALLED
-from anymps.metal.translation._fission_steps import PLANE
+from anymps.metal.translation._fission_text import PLANE
 from anymps.metal.translation._launchers import INITIALISERS, launchers
-from anymps.metal.translation._parameters import MAX_BUFFERS, Refused, Unsupported, refused_buffers
+from anymps.metal.translation._parameters import INDICES, MAX_BUFFERS, POSITIONS, Refused, Unsupported, refused_buffers
 from anymps.metal.translation._rewrite import Translation, call_names, closure, translate
-from anymps.metal.translation._structure import Structure, read_structure
+from anymps.metal.translation._structure import read_structure
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, tokenize

@@ -12,10 +12,18 @@ from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
-from anymps.metal.translation._fission_private_elements import hold_own, signed_indices
-from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
-from anymps.metal.translation._fission_text import GroupText
-from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
+from anymps.metal.translation._fission_text import (
+    PLANE,
+    Call,
+    GroupText,
+    Item,
+    LoopBegins,
+    LoopEnds,
+    Once,
+    Piece,
+    Step,
+)
+from anymps.metal.translation._fission_uniformity import Names, base, dereferences, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import (
     Loop,
@@ -91,8 +99,7 @@ class _Reader:
         self.steps: list[Step] = []
         self.open: list[Item] = []
         self.calls = self.depth = 0
-        self.addresses = Addresses(own, self.names)
-        self.shared: list[str] = []
+        self.addresses = Addresses(own)
         vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
         axis = 0
         if vectors:  # Inductor's groups are one thread wide, and its sources full of c10
@@ -106,13 +113,13 @@ class _Reader:
         self._close()
         names = [parameter_name(parameter) for parameter in self.function.parameters]
         parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
-        steps = self.steps if self.returns else hold_own(self.steps, self.shared, self.names.lanes)
-        text = GroupText(self.function, parameters, self.axis, steps, self.names.varying, self.returns)
+        varying, unkept = self.names.varying, self.addresses.pointing
+        text = GroupText(self.function, parameters, self.axis, self.steps, varying, unkept, self.returns)
         together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
         return GroupForm("\n".join(text.lines()), self.axis, together)
 
     def _parameters(self) -> None:
-        changed = directly_changed(self.body) | self.own.changed(self.body)
+        changed = changed_names(self.body, whole=True) | self.own.changed(self.body)
         for parameter in self.function.parameters:
             name = parameter_name(parameter)
             if name in changed:
@@ -161,11 +168,14 @@ class _Reader:
             if statement.kind != "expression" or any(word not in ("metal", "::") for word in words[:call]):
                 raise NeedsFibers
             self._close()
-            self.steps.append(Cut())
             return
         replaced: dict[tuple[int, int], str] = {}
-        while (at := self._innermost(statement, replaced)) is not None:
-            self._call(at, replaced)
+        end = statement.first - 1
+        for index in range(statement.first, statement.last):
+            if self._is_sync(index):
+                if index <= end:  # a call in another's arguments
+                    raise NeedsFibers
+                end = self._call(index, replaced)
         self._add(statement, replaced)
 
     def _loop(self, loop: Loop) -> None:
@@ -203,25 +213,14 @@ class _Reader:
         behind = closing_angle(self.code, index + 1) + 1 if self.code[index + 1].text == "<" else index + 1
         return [token.text for token in self.code[behind : behind + 2]] not in _OF_OPERATIONS
 
-    def _innermost(self, statement: Statement, replaced: dict[tuple[int, int], str]) -> tuple[int, int, int] | None:
-        """The first call that holds no other: where its name begins, its bracket and its end, as indices of tokens."""
-        found = None
-        for index in range(statement.first, statement.last):
-            if not self._is_sync(index) or any(a <= index <= b for a, b in replaced):
-                continue
-            bracket = index + 1
-            if self.code[bracket].text == "<":
-                bracket = closing_angle(self.code, bracket) + 1
-            if self.code[bracket].text != "(":
-                raise NeedsFibers
-            close = closing(self.code, bracket)
-            if found is None or close < found[2]:
-                found = (index, bracket, close)
-        return found
-
-    def _call(self, at: tuple[int, int, int], replaced: dict[tuple[int, int], str]) -> None:
-        """Cuts before a call, and has it made for all threads; `replaced` gets the name of its result."""
-        index, bracket, close = at
+    def _call(self, index: int, replaced: dict[tuple[int, int], str]) -> int:
+        """Cuts before a call, and has it made for all threads. Its end; `replaced` gets the name of its result."""
+        bracket = index + 1
+        if self.code[bracket].text == "<":
+            bracket = closing_angle(self.code, bracket) + 1
+        if self.code[bracket].text != "(":
+            raise NeedsFibers
+        close = closing(self.code, bracket)
         word = self.code[index].text
         start = index
         while self.code[start - 1].text == "::" or (
@@ -235,20 +234,17 @@ class _Reader:
             raise NeedsFibers
         number = self.calls
         self.calls += 1
-        arguments = tuple(self._arguments(number, word, bracket, close, replaced))
+        arguments = tuple(self._arguments(number, word, bracket, close))
         self._close()
         result = f"anymps_r{number}"
         uniform = word in _KNOWN
         _, lane = _KNOWN.get(word, ((), None))
         self.steps.append(Call(result, word, path, arguments, lane, uniform))
         (self.names.uniform if uniform else self.names.varying).add(result)
-        for inner in [key for key in replaced if start <= key[0] and key[1] <= close]:
-            del replaced[inner]
         replaced[start, close] = result
+        return close
 
-    def _arguments(
-        self, number: int, word: str, bracket: int, close: int, replaced: dict[tuple[int, int], str]
-    ) -> Iterator[str]:
+    def _arguments(self, number: int, word: str, bracket: int, close: int) -> Iterator[str]:
         """Declares what the arguments of a call are, and gives the names of that."""
         differing, lane = _KNOWN.get(word, ((), None))
         for position, tokens in enumerate(split_commas(self.code[bracket + 1 : close])):
@@ -257,8 +253,9 @@ class _Reader:
                 continue
             first = next(i for i in range(bracket + 1, close) if self.code[i] is tokens[0])
             name = f"anymps_a{number}_{position}"
-            text = f"auto {name} = {self.render(first, first + len(tokens) - 1, replaced)};"
-            used = self._used(tokens, first, replaced)
+            last = first + len(tokens) - 1
+            text = f"auto {name} = {self.render(first, last, {})};"
+            used = frozenset(token.text for token in tokens if token.kind == "name")
             if word in _KNOWN and position not in differing:
                 if not self.names.is_uniform(tokens, used):
                     raise NeedsFibers
@@ -279,25 +276,13 @@ class _Reader:
             raise NeedsFibers
         return start
 
-    def _used(self, tokens: Collection[Token], first: int, replaced: dict[tuple[int, int], str]) -> frozenset[str]:
-        """The names of tokens, with results in the place of calls."""
-        names = set()
-        for offset, token in enumerate(tokens):
-            at = first + offset
-            inside = [name for (a, b), name in replaced.items() if a <= at <= b]
-            if inside:
-                names.add(inside[0])
-            elif token.kind == "name":
-                names.add(token.text)
-        return frozenset(names)
-
     def _add(self, statement: Statement, replaced: dict[tuple[int, int], str]) -> None:
         """A statement that needs no other thread."""
         names = self.names
-        used = self._used(statement.tokens, statement.first, replaced)
-        counted = [name for name, start in names.lanes.items() if start == "0"]
-        signed = signed_indices(self.code, statement.first, statement.last, counted)
-        text = self.render(statement.first, statement.last, {**signed, **replaced})
+        places = range(statement.first, statement.last + 1)
+        read = [self.code[at] for at in places if not any(first <= at <= last for first, last in replaced)]
+        used = frozenset(token.text for token in read if token.kind == "name") | set(replaced.values())
+        text = self.render(statement.first, statement.last, replaced)
         if "#" in text and "#pragma" not in text:
             raise NeedsFibers
         declared = frozenset(statement.declared)
@@ -308,18 +293,13 @@ class _Reader:
             self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))
             names.uniform |= declared
             names.memory |= declared
-            self.shared += statement.declared
             return
-        read = [
-            token
-            for at, token in enumerate(statement.tokens, statement.first)
-            if not any(first <= at <= last for first, last in replaced)
-        ]
         # Whether it declares something that has its value from there on.
         fixed = (
             statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed
         )
-        pointing = self.addresses.kept_by(statement, read, used)
+        if statement.kind == "declaration":
+            self.addresses.declare(statement, read, used)
         loads = any(token.text in ("[", "->") for token in read) or dereferences(read) or bool(used & names.memory)
         uniform = names.is_uniform(read, used - declared) and (not self.returns or not loads)
         again = fixed and not uniform and not loads and not replaced and names.is_index(read, used - declared)
@@ -328,7 +308,7 @@ class _Reader:
                 (at, at): f"const {self.render(at, at, {})}"
                 for at in (statement.first + place for place in as_constants(statement.tokens))
             }
-            text = self.render(statement.first, statement.last, {**signed, **replaced, **constants})
+            text = self.render(statement.first, statement.last, {**replaced, **constants})
         if fixed and uniform:
             self._declare_once(text, used - declared, declared, loads)
         elif statement.kind == "expression" and uniform and not self.returns and names.is_store(read):
@@ -337,7 +317,7 @@ class _Reader:
         elif again:
             self._declare_again(text, used - declared, statement.declared, read)
         else:
-            self._add_for_each(statement, text, used, pointing)
+            self._add_for_each(statement, text, used)
 
     def _declare_once(self, text: str, used: frozenset[str], declared: Collection[str], loads: bool) -> None:
         """The same for all threads: done once; but what it reads from memory, not ahead of stores before it."""
@@ -357,7 +337,7 @@ class _Reader:
         names.indices |= set(declared)
         self.open.append(Item(text, used, tuple(declared), again=True))
 
-    def _add_for_each(self, statement: Statement, text: str, used: frozenset[str], pointing: frozenset[str]) -> None:
+    def _add_for_each(self, statement: Statement, text: str, used: frozenset[str]) -> None:
         """What each thread does for itself, and keeps if a later piece needs it."""
         names = self.names
         names.varying |= set(statement.declared)
@@ -368,7 +348,6 @@ class _Reader:
                 tuple(statement.declared),
                 statement.kind != "declaration" or names.may_store(used),
                 frozenset(used & names.changed),
-                pointing=pointing,
                 bound=self._bound(statement),
             )
         )

@@ -1,15 +1,19 @@
-"""The C++ text of a kernel that runs a whole group: loops over its threads, and between them what they do together."""
+"""The C++ text of a kernel that runs a whole group: loops over its threads, and between them what they do together.
+
+The body of a kernel is cut into steps where its threads need each other.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
+from dataclasses import dataclass
 
-from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._parameters import buffer_kind
 from anymps.metal.translation._statements import NeedsFibers
 from anymps.metal.translation._structure import Function
 
+PLANE = 2  # in place of an axis: the threads of a group lie along x and y
 _RETURN = re.compile(r"\breturn\s*;")
 _DIE = (
     "{ if constexpr (decltype(anymps_keep)::probe) __builtin_trap(); "
@@ -24,10 +28,84 @@ _PER_THREAD = {
     "simdgroup_index_in_threadgroup": "unsigned(anymps_i) / 32",
     "quadgroup_index_in_threadgroup": "unsigned(anymps_i) / 4",
 }
+_ALONG = {0: ("anymps_i", "0", "0"), 1: ("0", "anymps_i", "0"), PLANE: ("anymps_x", "anymps_y", "0")}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A statement of one thread."""
+
+    text: str
+    used: frozenset[str]
+    declared: tuple[str, ...] = ()
+    stores: bool = False
+    changed: frozenset[str] = frozenset()
+    again: bool = False  # what it declares is computed again wherever it is needed
+    bound: str = ""  # an expression: threads from that one on have nothing to do
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What threads do on their own; `bound` is the first one that has nothing to do."""
+
+    items: Sequence[Item]
+    bound: str = ""
+
+    @property
+    def used(self) -> frozenset[str]:
+        """All names in it."""
+        return frozenset().union(*(item.used for item in self.items))
+
+
+@dataclass(frozen=True)
+class Once:
+    """A statement that is done once for the group."""
+
+    text: str
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function that all threads call together."""
+
+    result: str
+    word: str
+    path: str
+    arguments: tuple[str, ...]
+    lane: int | None  # which argument is the thread's index; its text is from where that counts
+    uniform: bool  # one result for the group
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The names of its arguments."""
+        return frozenset(self.arguments)
+
+
+@dataclass(frozen=True)
+class LoopBegins:
+    """The head of a loop that is run once for the group; up to its end the steps are its body."""
+
+    text: str  # what stands between `for` and the body
+    counter: str
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
+class LoopEnds:
+    """Where the body of the innermost loop ends."""
+
+    used: frozenset[str] = frozenset()
+
+
+Step = Piece | Once | Call | LoopBegins | LoopEnds
 
 
 class GroupText:
-    """The body of a function that runs a group; it knows `anymps_n` threads. `parameters` are names and buffers."""
+    """The body of a function that runs a group; it knows `anymps_n` threads. `parameters` are names and buffers.
+
+    Of `unkept` names no array can keep what they lead to.
+    """
 
     def __init__(
         self,
@@ -36,13 +114,13 @@ class GroupText:
         axis: int,
         steps: Sequence[Step],
         varying: Collection[str],
+        unkept: Set[str],
         returns: bool,
     ) -> None:
         self.function, self.parameters, self.axis, self.steps = function, parameters, axis, steps
-        self.varying, self.returns, self.plane = varying, returns, axis == PLANE
+        self.varying, self.unkept, self.returns, self.plane = varying, unkept, returns, axis == PLANE
         items = [item for step in steps if isinstance(step, Piece) for item in step.items]
         self.again = {name: item for item in items if item.again for name in item.declared}
-        self.unkept = frozenset[str]().union(*(item.pointing for item in items))
         self.later: list[set[str]] = []  # by step, the names used behind it
         names: set[str] = set()
         for step in reversed(steps):
@@ -115,24 +193,19 @@ class GroupText:
                 held = f"anymps_launch::{buffer_kind(self.function.parameters[index])}<anymps_types::at<{index}>>"
                 yield f"const typename {held}::held {name} = {held}::bind(anymps_l.buffers[{place}]);"
             elif self.function.parameters[index].attribute not in _PER_THREAD:
-                yield self._position(index, "0")
+                yield self._position(index, of_thread=False)
 
-    def _position(self, index: int, thread: str) -> str:
-        """A declaration of the parameter for a thread of the group."""
+    def _position(self, index: int, of_thread: bool) -> str:
+        """A declaration of the parameter, for a thread of the group or for all that it is the same for."""
         name, attribute = self.parameters[index][0], self.function.parameters[index].attribute
         kind = f"anymps_types::at<{index}>"
         if attribute in _PER_THREAD:
             value = f"anymps_launch::grid_position<{kind}>::from({_PER_THREAD[attribute]}, 0, 0)"
         elif attribute in ("thread_position_in_grid", "thread_position_in_threadgroup"):
-            where = "grid" if attribute == "thread_position_in_grid" else "group"
-            places = [f"unsigned(anymps_line.{where}[{axis}])" for axis in range(3)]
-            from_zero = self.axis == 1 or where == "group"  # along y there is one group
-            start = "" if from_zero or self.plane else f"anymps_line.grid[{self.axis}] + "
-            if self.plane:
-                for axis, own in enumerate(("anymps_x", "anymps_y") if thread != "0" else "00"):
-                    places[axis] = f"unsigned(anymps_line.{where}[{axis}] + {own})"
-            else:
-                places[self.axis] = f"unsigned({start}{thread})"
+            places = []
+            for axis, own in enumerate(_ALONG[self.axis] if of_thread else "000"):
+                in_grid = attribute == "thread_position_in_grid" and not axis == self.axis == 1  # along y is one group
+                places.append(f"unsigned(anymps_line.{'grid' if in_grid else 'group'}[{axis}] + {own})")
             value = f"anymps_launch::grid_position<{kind}>::from({', '.join(places)})"
         else:
             value = f"anymps_launch::attribute<{kind}>::from(anymps_launch::{attribute}(anymps_line.member))"
@@ -156,7 +229,7 @@ class GroupText:
         changed = set().union(*(item.changed for item in piece.items)) - own
         known = {name: array for name, array in self.arrays.items() if name in needed}
         kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
-        if self.unkept.intersection(kept):
+        if self.unkept & set(kept):
             raise NeedsFibers
         who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
         lines = [
@@ -181,7 +254,7 @@ class GroupText:
         """Declarations of what each thread computes from its index alone."""
         there = (None, *self.open)
         return [
-            self._position(index, "anymps_i")
+            self._position(index, of_thread=True)
             for index, (name, place) in enumerate(self.parameters)
             if place is None and name in self.varying and name in needed
         ] + [item.text for name, item in self.again.items() if name in needed and self.inside.get(name) in there]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from anymps.metal.translation._brackets import closing
-from anymps.metal.translation._statements import ASSIGNMENTS, ends_type
+from anymps.metal.translation._statements import ASSIGNMENTS
 from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
@@ -58,19 +58,15 @@ class Names:
         known = self.uniform - (self.memory - self.fixed) | {counter}
         differing = (self.varying | self.memory - self.fixed | self.changed | self.declared) - known
         allowed = {*_OPERATORS.split(), *(_CHANGES if changes else ())}
-        listed = list(tokens)
-        for index, token in enumerate(listed):
-            after = listed[index + 1].text if index + 1 < len(listed) else ""
-            before = listed[index - 1].text if index else ""
-            if token.kind == "punct":
-                behind_value = index > 0 and (listed[index - 1].kind != "punct" or before in (")", "]"))
-                if token.text not in allowed or (token.text == "*" and not behind_value):  # `*p` reads memory
-                    return False
-            elif token.kind == "name" and before != ".":
-                if (after == "(" and token.text not in _CALLS) or token.text in differing:
+        listed = [Token("punct", ";", 0, False), *tokens]
+        for (before, token), after in zip(pairwise(listed), [*listed[2:], listed[0]], strict=True):
+            if token.kind == "name" and before.text != ".":
+                if (after.text == "(" and token.text not in _CALLS) or token.text in differing:
                     return False
             elif token.kind not in ("name", "number"):
-                return False
+                reads = token.text == "*" and before.kind == "punct" and before.text not in (")", "]")  # `*p`
+                if reads or token.text not in allowed:
+                    return False
         return True
 
     def may_store(self, used: Collection[str]) -> bool:
@@ -143,18 +139,6 @@ def is_vector(parameter: Parameter) -> bool:
 def base(parameter: Parameter, axis: int) -> str:
     """From where a thread's index is counted. Along y a launch has one group, or else runs as fibers."""
     return "anymps_line.start" if parameter.attribute == "thread_position_in_grid" and axis == 0 else "0"
-
-
-def directly_changed(tokens: list[Token]) -> set[str]:
-    """Names that are assigned to, or counted up or down, as a whole."""
-    found = set()
-    for index, token in enumerate(tokens):
-        after = tokens[index + 1].text if index + 1 < len(tokens) else ""
-        before = tokens[index - 1].text if index else ""
-        declared = index and ends_type(tokens[index - 1])
-        if token.kind == "name" and not declared and (after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--")):
-            found.add(token.text)
-    return found
 
 
 def dereferences(tokens: list[Token]) -> bool:

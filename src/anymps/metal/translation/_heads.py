@@ -1,47 +1,17 @@
-"""What the tokens of a declaration say before its body or its semicolon: names, parameters, whether it can change."""
+"""What the tokens of a declaration say before its body or its semicolon: names and parameters."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from anymps.metal.translation._brackets import (
-    CLASSES,
-    closing,
-    closing_angle,
-    is_attribute,
-    top_level,
-    without_attributes,
-)
+from anymps.metal.translation._brackets import closing, closing_angle, is_attribute, without_attributes
 from anymps.metal.translation._tokens import Token
-
-_NO_VARIABLES = frozenset({"using", "typedef", "static_assert", "namespace", "friend", "extern", "template", "enum"})
-_FIXED = frozenset({"constant", "constexpr", "const", "kernel", "operator"})
 
 
 def declared_name(tokens: Sequence[Token]) -> str:
     """What a declaration without braces declares: the last name before a value, an array's size or parameters."""
     end = next((i for i, token in enumerate(tokens) if token.text in ("(", "=", "{", "[") and i), len(tokens))
     return next((token.text for token in reversed(tokens[:end]) if token.kind == "name"), "")
-
-
-def is_mutable(tokens: list[Token]) -> bool:
-    """Whether a declaration outside of functions and classes makes a variable that is not constant."""
-    words = top_level(tokens)
-    names = [
-        word for word in words if re.match(r"[A-Za-z_]", word) and word not in ("static", "inline", "thread", "device")
-    ]
-    if not names or names[0] in _NO_VARIABLES or not _FIXED.isdisjoint(words):
-        return False
-    if "=" in words:
-        return "(" not in words[: words.index("=")]
-    if "(" not in words:
-        elaborated = names[0] in CLASSES
-        return len(names) > (2 if elaborated else 1) or (len(tokens) == 1 and not names[0].isupper())
-    opening = next(index for index, token in enumerate(tokens) if token.text == "(")
-    return len(names) > 1 and any(
-        token.kind in ("number", "string") for token in tokens[opening : closing(tokens, opening)]
-    )
 
 
 def makes(head: list[Token], name: str) -> bool:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anymps.metal.translation._function_constants import needs_constant
 from anymps.metal.translation._parameters import Unsupported, buffer_kind, buffer_places
 from anymps.metal.translation._rewrite import KernelSource
 
@@ -27,8 +26,6 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     described: list[str] = []
     for number, kernel in enumerate(kernels):
         try:
-            if kernel.constants:
-                raise needs_constant(kernel.name, kernel.constants[0])
             if kernel.unbound is not None:
                 raise kernel.unbound
             lines += _launcher(number, replace(kernel, synced=True) if checked else kernel)
@@ -38,8 +35,13 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
             written.append("0")
             continue
         refusals.append("nullptr")
-        written.append(_written(number, kernel))
-        described += _described(number, kernel) if checked else []
+        buffers, types = _buffers(kernel), f"anymps_types_{number}::at"
+        bits = [f"(anymps_launch::writes<{types}<{index}>> ? 1u << {place} : 0u)" for index, place in buffers]
+        written.append(" | ".join(bits) or "0")
+        count = max((place + 1 for _, place in buffers), default=0)
+        if checked:
+            parameter = f"anymps_launch::parameter<{types}"
+            described += [f"{parameter}<{index}>>::at({number}, {place})" for index, place in buffers]
         scope = "::".join(("", *kernel.function.scope))
         form = "Groups" if kernel.group else "Fibers" if kernel.synced or checked else "Plain"
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
@@ -50,7 +52,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         rows.append(
             f'{{"{kernel.name}", anymps_rt::Form::{form}, '
             + "".join(f"{code if given == runs else 'nullptr'}, " for given in ("plain", "thread", "group"))
-            + f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}, "
+            + f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {count}, "
             f"{kernel.group.axis if kernel.group else 0}, {int(kernel.group.together) if kernel.group else 0}}}"
         )
     visible = 'extern "C" __attribute__((visibility("default"), used))'
@@ -69,27 +71,10 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     return "\n".join(lines) + "\n"
 
 
-def _described(number: int, kernel: KernelSource) -> list[str]:
-    """Expressions for what each of its buffers is made of."""
-    return [
-        f"anymps_launch::parameter<anymps_types_{number}::at<{index}>>::at({number}, {place})"
-        for index, place in enumerate(buffer_places(kernel.function.parameters))
-        if place is not None
-    ]
-
-
-def _written(number: int, kernel: KernelSource) -> str:
-    """An expression for the buffers that it may write, a bit each."""
-    bits = [
-        f"(anymps_launch::writes<anymps_types_{number}::at<{index}>> ? 1u << {place} : 0u)"
-        for index, place in enumerate(buffer_places(kernel.function.parameters))
-        if place is not None
-    ]
-    return " | ".join(bits) or "0"
-
-
-def _buffer_count(kernel: KernelSource) -> int:
-    return max((place + 1 for place in buffer_places(kernel.function.parameters) if place is not None), default=0)
+def _buffers(kernel: KernelSource) -> list[tuple[int, int]]:
+    """The parameters that are buffers, each with its place among them."""
+    places = buffer_places(kernel.function.parameters)
+    return [(index, place) for index, place in enumerate(places) if place is not None]
 
 
 def _launcher(number: int, kernel: KernelSource) -> list[str]:

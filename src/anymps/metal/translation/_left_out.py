@@ -97,11 +97,7 @@ def _holders(code: list[Token], declared: list[Declaration]) -> dict[int, int]:
 def _stage(code: list[Token], one: Declaration) -> set[str]:
     """The words before the name and the parameters of a function; of `[[vertex]]` what is in the brackets."""
     tokens = code[one.first : one.last + 1]
-    if one.function is not None:
-        tokens = one.function.head[: max(parameters_at(one.function.head) - 1, 0)]
-    else:
-        tokens = tokens[: max(parameters_at(tokens) - 1, 0)]
-    return {token.text for token in tokens}
+    return {token.text for token in tokens[: max(parameters_at(tokens) - 1, 0)]}
 
 
 def _spread(

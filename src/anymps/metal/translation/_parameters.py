@@ -13,16 +13,21 @@ from anymps.metal.translation._brackets import without_attributes
 from anymps.metal.translation._structure import Function, Parameter
 
 MAX_BUFFERS = 31
-_VALUES = frozenset(
+POSITIONS = frozenset(  # attributes of vectors or numbers
     {
-        *("thread_position_in_grid", "thread_position_in_threadgroup", "threadgroup_position_in_grid", "grid_origin"),
-        *("threads_per_threadgroup", "dispatch_threads_per_threadgroup", "threads_per_grid", "threadgroups_per_grid"),
-        *("thread_index_in_threadgroup", "thread_index_in_simdgroup", "thread_index_in_quadgroup", "grid_size"),
+        *("thread_position_in_grid", "threads_per_grid", "thread_position_in_threadgroup", "threads_per_threadgroup"),
+        *("dispatch_threads_per_threadgroup", "threadgroup_position_in_grid", "threadgroups_per_grid"),
+    }
+)
+INDICES = frozenset(  # of numbers
+    {
+        *("thread_index_in_threadgroup", "thread_index_in_simdgroup", "thread_index_in_quadgroup"),
         *("simdgroup_index_in_threadgroup", "quadgroup_index_in_threadgroup", "threads_per_simdgroup"),
-        *("thread_execution_width", "simdgroups_per_threadgroup", "quadgroups_per_threadgroup"),
+        *("simdgroups_per_threadgroup", "quadgroups_per_threadgroup", "thread_execution_width"),
         *("dispatch_simdgroups_per_threadgroup", "dispatch_quadgroups_per_threadgroup"),
     }
 )
+_VALUES = POSITIONS | INDICES | {"grid_origin", "grid_size"}
 _UNFIT = {"threadgroup": "threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set"}
 
 

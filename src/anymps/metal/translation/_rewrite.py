@@ -15,7 +15,6 @@ from anymps.metal.translation._brackets import names_a_class, split_commas
 from anymps.metal.translation._call_places import call_edits
 from anymps.metal.translation._fission import GroupForm, group_form
 from anymps.metal.translation._fission_calls import OwnCalls
-from anymps.metal.translation._function_constants import constants_read
 from anymps.metal.translation._heads import parameters_at
 from anymps.metal.translation._left_out import left_out
 from anymps.metal.translation._parameters import Unsupported
@@ -23,7 +22,7 @@ from anymps.metal.translation._shared_variables import shared_memory
 from anymps.metal.translation._structure import Function, Instance, Structure, read_structure
 from anymps.metal.translation._token_edits import erased, token_edits
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, blank, tokenize
-from anymps.metal.translation._unbound_resources import argument_buffer, pointer_classes
+from anymps.metal.translation._unbound_resources import argument_buffer, constant_read, pointer_classes
 
 _SYNCS = re.compile(
     r"threadgroup_barrier|simdgroup_barrier|simd_(?!vote$|float|int|uint|half)\w+|quad_(?!vote$)\w+"
@@ -40,8 +39,7 @@ class KernelSource:
     pointer: str  # its address in C++
     synced: bool  # its threads need each other: barriers, SIMD groups, threadgroup memory
     group: GroupForm | None = None  # how a whole group of it runs without fibers
-    constants: tuple[Token, ...] = ()  # the function constants that it reads, where they are declared
-    unbound: Unsupported | None = None  # why it cannot be used: a parameter that nothing in Python can fill
+    unbound: Unsupported | None = None  # why it cannot be used: what it needs that nothing in Python can fill
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ class Translation:
 
     rewritten: Rewritten
     kernels: tuple[KernelSource, ...]
-    structure: Structure
 
 
 def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, chains: bool = False) -> Translation:
@@ -68,17 +65,17 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
     if chains:
         called = [function for function in shader.there() if id(function) not in groups]
         shader.edits += call_edits(shader.code, called, shader.structure.classes, synced)
-    holders = pointer_classes(shader.code)
+    holders = pointer_classes(shader.structure)
     kernels = tuple(
         replace(
             kernel,
-            constants=constants_read(kernel.function, used, shader.structure, names),
-            unbound=shader.gone.kernels.get(id(kernel.function))
+            unbound=constant_read(kernel.name, kernel.function, used, shader.structure, names)
+            or shader.gone.kernels.get(id(kernel.function))
             or argument_buffer(kernel.name, kernel.function.parameters, holders),
         )
         for kernel, used in _kernels(shader.structure, synced, groups)
     )
-    return Translation(apply(text, shader.edits), kernels, shader.structure)
+    return Translation(apply(text, shader.edits), kernels)
 
 
 class _Shader:
@@ -141,7 +138,7 @@ class _Shader:
 
 def _group_forms(shader: _Shader, synced: set[str]) -> dict[int, GroupForm]:
     """By `id` of the function, how a whole group runs each kernel that synchronises and can do without fibers."""
-    own = OwnCalls.of(shader.structure)
+    own = OwnCalls(shader.structure)
     groups: dict[int, GroupForm] = {}
     for function in shader.there():
         if function.kernel and function.template is None and _is_synced(function, synced):
@@ -186,7 +183,7 @@ def closure(names: Mapping[str, set[str]], known: Iterable[str] = ()) -> set[str
 def _structure_edits(code: list[Token], structure: Structure) -> list[Edit]:
     """What takes a look around."""
     # Without a value: who reads one is refused, and the declaration is there for the compiler alone.
-    edits = [Edit(d[-1].start, d[-1].start, " = {}") for d in structure.function_constants]
+    edits = [Edit(end.start, end.start, " = {}") for _, end in structure.function_constants]
     for function in structure.functions:
         edits += shared_memory(code, function)
         if function.renamed:

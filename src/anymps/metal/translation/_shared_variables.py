@@ -35,64 +35,33 @@ def shared_memory(code: list[Token], function: Function) -> list[Edit]:
 
 
 def _shared_declaration(function: Function, statement: list[Token]) -> list[Edit] | None:
-    parts = split_commas(statement[:-1])
-    names, values = [], []
-    for number, part in enumerate(parts):
-        value = next((i for i, token in enumerate(part) if token.text in ("=", "{")), len(part))
-        words = part[:value]
-        bracket = next(
-            (i for i, token in enumerate(words) if token.text == "[" and not is_attribute(words, i)), len(words)
-        )
-        at = bracket - 1
-        if at < 0 or words[at].kind != "name" or (number == 0 and at < 1):
-            return None
-        if words[at - 1].text in ("*", "&") and at > 0:
-            return None  # a pointer to such memory
-        if number == 0 and (words[at - 1].text == ")" or all(token.text != "threadgroup" for token in words)):
-            return None  # in the value of another variable, as in a cast
-        names.append(words[at].text)
-        values.append(part[value:])
-        if number == 0:
-            kind = erased(words[:at])
-    if not names:
-        return None
-    owner = "nullptr"
+    """Each variable by itself; after one with a value, that every thread writes it. The values stay in place."""
+    edits: list[Edit] = []
+    owner, kind = "nullptr", ""
     if function.kernel:
         arguments = f"<{', '.join(name for name in function.template if name)}>" if function.template else ""
         owner = f"(&{function.called}{arguments})"
-    first, last = statement[0].start, statement[-1]
-    if any(values):
-        return _initialized(statement, parts, names, values, kind, owner)
-    bind = " ".join(_bound(f"anymps_shared_{first}", owner, name) for name in names)
-    return [Edit(first, first, f"struct anymps_shared_{first} {{ "), Edit(last.end, last.end, f" }}; {bind}")]
-
-
-def _bound(tag: str, owner: str, name: str) -> str:
-    return f"auto& {name} = anymps_launch::Shared<{tag}, {owner}>::get().{name};"
-
-
-def _initialized(
-    statement: list[Token], parts: list[list[Token]], names: list[str], values: list[list[Token]], kind: str, owner: str
-) -> list[Edit]:
-    """Each variable by itself; after one with a value, that every thread writes it. The values stay in place."""
-    edits = []
-    for number, (part, name, value) in enumerate(zip(parts, names, values, strict=True)):
-        start = part[0].start
+    parts = split_commas(statement[:-1])
+    for number, part in enumerate(parts):
+        value = next((i for i, token in enumerate(part) if token.text in ("=", "{")), len(part))
+        words = part[:value]
+        sizes = (i for i, token in enumerate(words) if token.text == "[" and not is_attribute(words, i))
+        at = next(sizes, len(words)) - 1
+        if at < 0 or words[at].kind != "name" or (number == 0 and at < 1):
+            return None
+        if at > 0 and words[at - 1].text in ("*", "&"):
+            return None  # a pointer to such memory
+        if number == 0 and (words[at - 1].text == ")" or all(token.text != "threadgroup" for token in words)):
+            return None  # in the value of another variable, as in a cast
+        name, start = words[at].text, part[0].start
+        kind = kind or f"{erased(words[:at])} "
         tag = f"anymps_shared_{start}"
-        bound = f"; }}; {_bound(tag, owner, name)}"
-        if number:
-            edits.append(Edit(start, start, f"struct {tag} {{ {kind} "))
-        else:
-            edits.append(Edit(start, start, f"struct {tag} {{ "))
-        if value:
+        bound = f"; }}; auto& {name} = anymps_launch::Shared<{tag}, {owner}>::get().{name};"
+        edits.append(Edit(start, start, f"struct {tag} {{ {kind if number else ''}"))
+        if value < len(part):
             held = f"{bound} {{ anymps_launch::Plain<decltype({name})> anymps_value "
-            edits.append(Edit(value[0].start, value[0].start, held))
+            edits.append(Edit(part[value].start, part[value].start, held))
             bound = f"; anymps_launch::set_shared({name}, anymps_value); }}"
-        end = statement[-1] if number == len(parts) - 1 else None
-        if end is not None:
-            edits.append(Edit(end.start, end.end, bound))
-        else:
-            after = part[-1].end
-            comma = next(token for token in statement if token.start >= after and token.text == ",")
-            edits.append(Edit(comma.start, comma.end, f"{bound} "))
+        end = next(token for token in statement if token.start >= part[-1].end and token.text in (",", ";"))
+        edits.append(Edit(end.start, end.end, f"{bound} "))
     return edits

@@ -7,7 +7,7 @@ be run once for all threads, and the body is cut as a kernel's is. Whatever else
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -27,8 +27,7 @@ TYPES = frozenset(
 )
 """Types whose values hold no address."""
 _NOT_STATEMENTS = frozenset({"struct", "class", "union", "enum", "using", "typedef", "template", "static", "namespace"})
-_LEAVES = frozenset({"return", "goto", "asm"})
-_LOOPS = frozenset({"for", "while", "do"})
+_LEAVES = frozenset({"return", "goto", "asm", "break", "continue"})
 
 
 class NeedsFibers(Exception):
@@ -54,24 +53,28 @@ def read_statements(code: list[Token], opening: int, end: int) -> list[Statement
     return list(_statements(code, opening + 1, end))
 
 
-def changed_names(tokens: list[Token]) -> set[str]:
-    """Names that are assigned to, counted up or down, whose address is taken, or that a reference refers to."""
+def changed_names(tokens: list[Token], whole: bool = False) -> set[str]:
+    """Names that are assigned to, counted up or down, whose address is taken, or that a reference refers to.
+
+    `whole`: those alone that are assigned to or counted as a whole, by their names.
+    """
     changed: set[str] = set()
     for index, token in enumerate(tokens):
-        if token.text in ("&", "&&") and _refers(tokens, index):
+        if not whole and token.text in ("&", "&&") and _refers(tokens, index):
             end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), len(tokens))
             changed.update(one.text for one in tokens[index + 2 : end] if one.kind == "name")
-        if [one.text for one in tokens[index : index + 2]] == ["&", ")"]:  # `(thread int&)a`
+        if not whole and [one.text for one in tokens[index : index + 2]] == ["&", ")"]:  # `(thread int&)a`
             changed.update(one.text for one in tokens[index + 2 : index + 4] if one.kind == "name")
         if token.kind != "name":
             continue
         before = tokens[index - 1].text if index else ""
         if index and ends_type(tokens[index - 1]):
             continue  # its declaration
-        if before in ("++", "--") or (before == "&" and tokens[index - 2].kind == "punct" and index > 1):
+        taken = before == "&" and tokens[index - 2].kind == "punct" and index > 1
+        if before in ("++", "--") or (taken and not whole):
             changed.add(token.text)
         after = index + 1
-        while after < len(tokens) and tokens[after].text in ("[", "."):  # `a[i] = `, `a.x = `
+        while not whole and after < len(tokens) and tokens[after].text in ("[", "."):  # `a[i] = `, `a.x = `
             after = closing(tokens, after) + 1 if tokens[after].text == "[" else after + 2
         if after < len(tokens) and tokens[after].text in (*ASSIGNMENTS, "++", "--"):
             changed.add(token.text)
@@ -167,18 +170,10 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
         declared.append(named[0].text)
     if not declared or index == 0:
         return None
-    if shared and not pointer and not plain_type(tokens):
+    shared = shared and not pointer
+    if shared and any(token.text in ("=", "{") for token in tokens):
         raise NeedsFibers(declared[0])  # each thread gives it its value
-    return Statement(
-        "declaration",
-        first,
-        last,
-        tuple(tokens),
-        tuple(declared),
-        plain,
-        valued,
-        shared and not pointer and plain_type(tokens),
-    )
+    return Statement("declaration", first, last, tuple(tokens), tuple(declared), plain, valued, shared)
 
 
 def _type_end(tokens: list[Token], start: int) -> int:
@@ -191,11 +186,6 @@ def _type_end(tokens: list[Token], start: int) -> int:
     if index < len(tokens) and tokens[index].text == "<" and closing_angle(tokens, index) > index:
         index = closing_angle(tokens, index) + 1
     return index
-
-
-def plain_type(tokens: list[Token]) -> bool:
-    """Whether a declaration gives nothing a value: threadgroup memory has none at the start."""
-    return all(token.text not in ("=", "{") for token in tokens)
 
 
 @dataclass(frozen=True)
@@ -235,16 +225,4 @@ def read_loop(code: list[Token], statement: Statement) -> Loop | None:
         return None
     if changed_names(step) != {name} or name in changed_names(inner) or _LEAVES & {token.text for token in inner}:
         return None
-    if _can_be_left(read_statements(code, *body)):
-        return None
     return Loop(name, start, (stops[0] + 1, stops[1] - 1), (stops[1] + 1, end - 1), body)
-
-
-def _can_be_left(statements: Collection[Statement]) -> bool:
-    """Whether a `break` or a `continue` may be the loop's own."""
-    for statement in statements:
-        words = {token.text for token in statement.tokens}
-        own = statement.tokens[0].text
-        if own not in _LOOPS and words & {"break", "continue"}:
-            return True
-    return False

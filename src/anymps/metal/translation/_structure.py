@@ -24,7 +24,6 @@ from anymps.metal.translation._brackets import (
 from anymps.metal.translation._heads import (
     class_name,
     declared_name,
-    is_mutable,
     makes,
     parameters_at,
     template_parameter,
@@ -94,13 +93,13 @@ class Structure:
     instances: list[Instance] = field(default_factory=list)
     members: set[str] = field(default_factory=set)
     classes: dict[str, set[str]] = field(default_factory=dict)  # the names that appear in a class
+    fields: dict[str, list[list[Token]]] = field(default_factory=dict)  # what it declares, but for bodies
     # First and last token of what address spaces alone told apart.
     doubles: list[tuple[int, int]] = field(default_factory=list)
-    function_constants: list[list[Token]] = field(default_factory=list)
+    function_constants: list[tuple[Token, Token]] = field(default_factory=list)  # the name, and the semicolon
     specialized: list[tuple[int, int]] = field(default_factory=list)  # `template <>` of a class's own functions
     of_constructors: set[int] = field(default_factory=set)  # where their objects' address spaces stand
     variables: dict[str, set[str]] = field(default_factory=dict)  # of globals the names in their values
-    mutable_globals: list[Token] = field(default_factory=list)  # the first token of what declares one
     declarations: list[Declaration] = field(default_factory=list)
 
 
@@ -285,17 +284,16 @@ class _Reader:
         in_class = bool(self.scopes) and self.scopes[-1][0] == "class"
         if not in_class:
             self.found.declarations.append(Declaration(declared_name(tokens), start, end))
-        if all(kind == "namespace" for kind, _ in self.scopes) and is_mutable(tokens):
-            self.found.mutable_globals.append(tokens[0])
         if not in_class and "=" in words and "function_constant" not in words:
-            value = words.index("=")
-            name = next((token.text for token in reversed(tokens[:value]) if token.kind == "name"), "")
-            self.found.variables.setdefault(name, set()).update(t.text for t in tokens[value:] if t.kind == "name")
+            used = (token.text for token in tokens[words.index("=") :] if token.kind == "name")
+            self.found.variables.setdefault(declared_name(tokens), set()).update(used)
         if in_class and words[-2:] in (["=", "default"], ["=", "delete"]) and self._is_double(tokens):
             self.found.doubles.append((start, end))
         elif "function_constant" in words:
-            self.found.function_constants.append(self.tokens[start : end + 1])
+            before_bracket = (token for token, after in pairwise(tokens) if after.text == "[" and token.kind == "name")
+            self.found.function_constants.append((next(before_bracket, tokens[0]), self.tokens[end]))
         if in_class:
+            self.found.fields.setdefault(self.scopes[-1][1], []).append(tokens)
             self.found.members.update(
                 token.text
                 for token, after in zip(tokens, [*tokens[1:], None], strict=True)

@@ -67,8 +67,6 @@ def _name_edits(text: str, tokens: list[Token], index: int, structure: Structure
         return [Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}")], index
     if token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
         return [blank(text, token)], index  # the checker sees into what is inlined alone
-    if token.text == "kernel" and not _is_in_attribute(tokens, index):
-        return [Edit(token.start, token.end, "ANYMPS_KERNEL")], index
     return [], index
 
 
@@ -92,7 +90,7 @@ def _attribute(text: str, tokens: list[Token]) -> Edit:
     """An attribute goes, but for that of a kernel, on one line."""
     start, end = tokens[0].start, tokens[-1].end
     if "kernel" in [token.text for token in tokens[:-1]] and "\n" not in text[start:end]:
-        return Edit(start, end, "ANYMPS_KERNEL")
+        return Edit(start, end, "kernel")
     return blank(text, start, end)
 
 
@@ -118,16 +116,6 @@ def _is_gnu_attribute(tokens: list[Token], index: int) -> bool:
     while index > 2 and tokens[index - 1].text == ",":
         index -= 2
     return index > 2 and [token.text for token in tokens[index - 3 : index]] == ["__attribute__", "(", "("]
-
-
-def _is_in_attribute(tokens: list[Token], index: int) -> bool:
-    """Whether a token stands directly within `[[...]]`."""
-    return (
-        index > 1
-        and tokens[index - 1].text in ("[", ",")
-        and tokens[index - 1].start < tokens[index].start
-        and (is_attribute(tokens, index - 2))
-    )
 
 
 def _address_space(text: str, tokens: list[Token], index: int) -> Edit:

@@ -1,6 +1,10 @@
-"""Resources that torch never binds: textures, samplers, structs with pointers and numbers.
+"""What torch never binds: textures, samplers, structs with pointers and numbers, function constants.
 
 Each is refused in one sentence that names it. A struct of pointers alone is none of them: a list of tensors fills it.
+
+A program gives function constants, `constant bool fast [[function_constant(0)]];`, their values when it makes a
+pipeline, through `MTLFunctionConstantValues`. In torch nothing does (2.13: `compile_shader` takes the source alone), so
+a kernel that reads one cannot be used, and the others of its library can.
 """
 
 from __future__ import annotations
@@ -10,15 +14,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from anymps.metal.translation._brackets import CLASSES, closing, closing_angle, is_attribute, split_commas
+from anymps.metal.translation._brackets import CLASSES, closing, closing_angle, split_commas, without_attributes
 from anymps.metal.translation._parameters import Unsupported
-from anymps.metal.translation._structure import Parameter
+from anymps.metal.translation._structure import Function, Parameter, Structure
 from anymps.metal.translation._tokens import Token
 
 _TEXTURE = re.compile(r"texture(?:1d|2d|3d|cube|_buffer)(?:_ms)?(?:_array)?|depth(?:2d|cube)(?:_ms)?(?:_array)?")
+_NO_VARIABLES = frozenset({"(", "using", "typedef", "static", "enum", "friend"}) | CLASSES
 _NOT_THERE = (
     "the virtual mps device has no {}s, and torch.mps.compile_shader binds none on a Mac either; pass the tensor as a "
     "buffer (`device const float*`) and {} in the kernel"
+)
+# What a Mac says when the process ends, also where the constant may be missing (`is_function_constant_defined`): the
+# assertion of newComputePipelineStateWithFunction: in public logs of macOS 14 to 26; gfx-rs/gfx pull request 1703.
+_A_MAC = (
+    "function {} cannot be used to build a pipeline state. "
+    "Use newFunctionWithName:constantValues:... to get the specialized function"
 )
 
 
@@ -39,14 +50,13 @@ def images(code: list[Token]) -> Iterator[tuple[int, Unsupported]]:
             yield index, _image(code, index, "sampler", "interpolate")
 
 
-def pointer_classes(code: list[Token]) -> dict[str, Holder]:
+def pointer_classes(structure: Structure) -> dict[str, Holder]:
     """The classes of a source that hold pointers, themselves or in a member."""
     found: dict[str, Holder] = {}
-    for index, token in enumerate(code[:-2]):
-        if token.text in CLASSES and code[index + 1].kind == "name" and code[index + 2].text == "{":
-            holder = _held(code[index + 3 : closing(code, index + 2)], found)
-            if holder is not None:
-                found[code[index + 1].text] = holder
+    for name, members in structure.fields.items():
+        holder = _held(members, found)
+        if holder is not None:
+            found[name] = holder
     return found
 
 
@@ -66,6 +76,44 @@ def argument_buffer(kernel: str, parameters: Sequence[Parameter], holders: Mappi
             )
             return Unsupported(what, parameter.tokens[0].start, f": {why}")
     return None
+
+
+def constant_read(
+    kernel: str, function: Function, arguments: Sequence[Token], structure: Structure, names: Mapping[str, set[str]]
+) -> Unsupported | None:
+    """Why a kernel cannot be used that reads a constant, itself or through what it names.
+
+    `arguments` are those of its template, `names` gives for macros the names within them. A field that has the
+    name of a constant is none.
+    """
+    constants = {token.text: token for token, _ in structure.function_constants}
+    if not constants:
+        return None
+    defined = {one.name for one in structure.functions}
+    functions: dict[str, set[str]] = {}
+    for one in structure.functions:
+        if not one.kernel and not (one.scope and one.scope[-1] in structure.classes):  # those go with their classes
+            functions.setdefault(one.name, set()).update(one.own_names)
+
+    def inside(name: str) -> set[str]:
+        found = structure.variables.get(name, set()) | functions.get(name, set())
+        if name in structure.classes:
+            return found | (structure.classes[name] - structure.members)
+        return found if name in defined else found | names.get(name, set())
+
+    reached: set[str] = set()
+    open_names = {*function.own_names, *(token.text for token in arguments if token.kind == "name")}
+    while open_names:
+        reached |= open_names
+        open_names = set().union(*map(inside, open_names)) - reached
+    constant = next((token for name, token in constants.items() if name in reached), None)
+    if constant is None:
+        return None
+    return Unsupported(
+        f"the kernel '{kernel}' reads the function constant '{constant.text}'",
+        constant.start,
+        f', to which torch.mps.compile_shader gives no value; a Mac ends the process here: "{_A_MAC.format(kernel)}"',
+    )
 
 
 def _is_texture(code: list[Token], index: int) -> bool:
@@ -105,27 +153,21 @@ def _image(code: list[Token], index: int, kind: str, instead: str) -> Unsupporte
 
 def _opening(code: list[Token], index: int) -> int:
     """The round bracket that holds a token, or where the statement begins."""
-    depth = 0
     for at in range(index - 1, -1, -1):
-        text = code[at].text
-        if text == ")":
-            depth += 1
-        elif text == "(":
-            if depth == 0:
-                return at
-            depth -= 1
-        elif text in (";", "{", "}"):
+        if code[at].text in (";", "{", "}") or (code[at].text == "(" and closing(code, at) > index):
             return at
     return 0
 
 
-def _held(body: list[Token], known: Mapping[str, Holder]) -> Holder | None:
-    """What the members between the braces of a class hold."""
+def _held(members: Sequence[list[Token]], known: Mapping[str, Holder]) -> Holder | None:
+    """What the members of a class hold."""
     pointer = ""
     mixed = False
-    for member in _members(body):
+    for member in members:
+        words = [token.text for token in without_attributes(member)]
+        if _NO_VARIABLES & set(words):
+            continue
         kind, name = _typed(member)
-        words = [token.text for token in member]
         inner = next((known[word] for word in words if word in known), None)
         if "*" in kind and {"device", "constant"} & set(words):
             pointer = pointer or name
@@ -135,31 +177,6 @@ def _held(body: list[Token], known: Mapping[str, Holder]) -> Holder | None:
         else:
             mixed = True
     return Holder(pointer, mixed) if pointer else None
-
-
-def _members(body: list[Token]) -> list[list[Token]]:
-    """The declarations of variables between the braces of a class."""
-    found: list[list[Token]] = []
-    start = index = 0
-    while index < len(body):
-        if body[index].text == ";":
-            part = body[start:index]
-            bare = [token.text for token in part if not _in_attribute(part, token)]
-            if part and not {"(", "using", "typedef", "static", "enum", "friend", *CLASSES} & set(bare):
-                found.append(part)
-            start = index = index + 1
-        elif body[index].text == "{":
-            index = closing(body, index) + 1
-            if index < len(body) and body[index].text != ";":  # a function's body, with no semicolon behind
-                start = index
-        else:
-            index += 1
-    return found
-
-
-def _in_attribute(part: list[Token], token: Token) -> bool:
-    opened = [i for i in range(len(part)) if is_attribute(part, i)]
-    return any(part[i].start <= token.start <= part[closing(part, i)].start for i in opened)
 
 
 def _typed(part: Sequence[Token]) -> tuple[str, str]:

@@ -14,6 +14,7 @@
 #define assert(...) ((void)0)
 // No function constant has a value.
 #define is_function_constant_defined(NAME) false
+#define kernel ANYMPS_KERNEL
 #define METAL_FUNC inline __attribute__((always_inline))
 #define METAL_INTERNAL inline __attribute__((always_inline))
 #define METAL_CONST __attribute__((const))

@@ -33,12 +33,6 @@ template <class S> struct Into {
 };
 template <class S> ANYMPS_INLINE Into<S> into(S& stores) { return {stores}; }
 
-// A variable into memory: a vector by its components, which g++ then holds in registers.
-template <class T> ANYMPS_INLINE void put_back(T& to, const T& from) { to = from; }
-template <class T, unsigned N> ANYMPS_INLINE void put_back(anymps_vectors::vec<T, N>& to, const anymps_vectors::vec<T, N>& from) {
-  for (unsigned i = 0; i < N; ++i) to[i] = from[i];
-}
-
 // Where the threads of a group lie in the grid: along one axis.
 struct Line {
   int grid[3], group[3] = {0, 0, 0};
