@@ -54,9 +54,6 @@ BEFORE_COMPILING = {  # source: what is said of it
     '#define P _Pragma("GCC dependency \\"/etc/passwd\\"")\nP': "_Pragma is not one of Metal's",
     'struct A { A() { __builtin_puts("x"); } }; A a;': PROGRAM_SCOPE,
     "struct A { int a; } a;": PROGRAM_SCOPE,
-    "int counter = 0;": PROGRAM_SCOPE,
-    "static float a[4];": PROGRAM_SCOPE,
-    "namespace n { static int b = __builtin_abs(2); }": PROGRAM_SCOPE,
 }
 IN_THE_OBJECT = {
     '#define unused section("x")\n__attribute__((unused)) constant int g = 1;': "unknown attribute 'section'",
