@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from anymps.compare import Bound, Call, Comparison, Ending, Loss, Read, Sketch, Trace, Value, compare_traces
+from anymps.compare import Bound, Comparison, Ending, Loss, Read, Sketch, Trace, TracedCall, Value, compare_traces
 from anymps.record import Site
 
 SUM = Bound("sum", 64 * 2.0**-24, 1e-38, 62, False, 3e-5, 1e-4)
@@ -53,7 +53,7 @@ class Tracing:
         values = tuple(tuple(Value(it, address.get(it, 0)) for it in side) for side in (inputs, results))
         name = f"aten.{operator}.default"
         given = (bound, random, False, autocast, by_kernel, tuple(numbers), tuple(faults))
-        self.trace.calls.append(Call(number, name, site, self.step, backward, values[0], values[1], *given))
+        self.trace.calls.append(TracedCall(number, name, site, self.step, backward, values[0], values[1], *given))
         return self
 
     def loss(self, value: float) -> Tracing:

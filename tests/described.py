@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 from torch.overrides import TorchFunctionMode
 
-from anymps.kernels.launches import BY_VALUES, DESCRIBED, Call, Launch, Work
+from anymps.kernels.launches import BY_VALUES, DESCRIBED, KernelCall, Launch, Work
 
 _READ_VALUES: Final = frozenset(
     {*("item", "tolist", "numpy", "equal", "__bool__", "__int__", "__float__", "__index__", "__complex__")}
@@ -51,7 +51,7 @@ def find(
     """
     with _Reads(given) as reads:
         there = kernels or EveryKernel()
-        call = Call(f"aten::{operator}", given, written, frozenset(foreign), there, release)
+        call = KernelCall(f"aten::{operator}", given, written, frozenset(foreign), there, release)
         work = DESCRIBED[operator](call)
     if operator not in BY_VALUES:
         assert not reads.found, f"{operator} is decided by values: {reads.found}"

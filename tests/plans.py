@@ -9,17 +9,17 @@ from anymps.cost import Happening, OperatorCall
 from anymps.forecast import StepWork
 from anymps.plan import (
     Assumption,
-    Change,
     Dropped,
     Fix,
     Growth,
     Kind,
+    MacOutcome,
     Measured,
     NoLarger,
-    Outcome,
     Plan,
     Row,
     Scenario,
+    TriedChange,
     Verdict,
     batch_times,
     first_fixes,
@@ -92,9 +92,9 @@ def planned(*macs: str) -> Plan:
     small, middle, large = parse_mac("M1 8GB"), parse_mac("M5 16GB"), parse_mac("M3 Pro 18GB")
     peak = told.peak_reserved
     rows = (
-        Row(Outcome(small, Verdict.FAILS, GIB, GIB, 0, GIB, "MPS backend out of memory (here)", failing), 0),
-        Row(Outcome(middle, Verdict.TIGHT, peak - GIB, peak, middle.recommended_max_memory - peak, GIB), 8),
-        Row(Outcome(large, Verdict.FITS, peak - GIB, peak, large.recommended_max_memory - peak, GIB // 4), 1 << 16),
+        Row(MacOutcome(small, Verdict.FAILS, GIB, GIB, 0, GIB, "MPS backend out of memory (here)", failing), 0),
+        Row(MacOutcome(middle, Verdict.TIGHT, peak - GIB, peak, middle.recommended_max_memory - peak, GIB), 8),
+        Row(MacOutcome(large, Verdict.FITS, peak - GIB, peak, large.recommended_max_memory - peak, GIB // 4), 1 << 16),
     )
     read = Assumption("item", "/home/me/train.py", 9, "print(loss.item())", 3)
     dropped = Dropped(("/home/me/best.pt",))
@@ -108,11 +108,11 @@ def planned(*macs: str) -> Plan:
     assert growth is not None
     macs = asked or [mac_time.mac for mac_time in times if mac_time.time is not None][:1]
     batches = batch_times(growth, 8, macs, lambda mac: {8: 0, 16: 100}.get(mac.ram_gib, 1 << 16), "2.13.0")
-    sized = Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB)
+    sized = MacOutcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB)
     timed = tuple(mac_time(base, mac, Verdict.FITS, "2.13.0") for mac in macs)
     changes = (
-        Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, (sized,), timed),
-        Change(Scenario(optimizer="sgd"), 0, 0, problem="it has no optimizer"),
+        TriedChange(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, (sized,), timed),
+        TriedChange(Scenario(optimizer="sgd"), 0, 0, problem="it has no optimizer"),
     )
     return Plan(
         "train.py",
@@ -145,7 +145,7 @@ def evil() -> Plan:
         plan.base, story=told, assumptions=(Assumption(EVIL, EVIL, 9, EVIL, 3),), dropped=Dropped((EVIL,), (EVIL,))
     )
     rows = tuple(replace(row, outcome=replace(row.outcome, message=EVIL)) for row in plan.rows)
-    changes = (Change(Scenario(checkpoint=True), 0, 0, problem=EVIL),)
+    changes = (TriedChange(Scenario(checkpoint=True), 0, 0, problem=EVIL),)
     kept = (Fix(plan.fixes[2].kind, True, growth=GIB, sites=(Site(EVIL, 3, EVIL, EVIL),)), *plan.fixes)
     return replace(plan, script=EVIL, base=base, rows=rows, changes=changes, fixes=kept, torch=EVIL)
 

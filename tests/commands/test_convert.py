@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.checkpoints import Change, convert
+from anymps.checkpoints import ChangedTensor, convert
 from anymps.report._text import size
 from checkpoint_files import save_on, write_safetensors
 from conversions import F64, loaded, read_back, refused, save_sample, status_of
@@ -44,7 +44,7 @@ def test_a_training_checkpoint(old_format: bool, mapped: bool) -> None:
     average = value["optimizer"]["state"][0]["exp_avg"]
     torch.testing.assert_close(new["optimizer"]["state"][0]["exp_avg"], average.float(), rtol=0, atol=0)
     assert new["optimizer"]["state"][0]["step"].dtype == torch.float32
-    assert report.changes[0] == Change("model.weight", (4, 3), "float64", "float32")
+    assert report.changes[0] == ChangedTensor("model.weight", (4, 3), "float64", "float32")
     assert [change.name for change in report.changes[1:3]] == ["model.bias", "optimizer.state.0.exp_avg"]
     assert (report.tensors, len(report.changes), report.devices, report.remarks) == (8, 6, [], [])
     assert Path("in.pt").read_bytes() == source
@@ -99,7 +99,7 @@ def test_devices(device: str) -> None:
     """A tensor of any device becomes one of the CPU, from where it can be loaded anywhere, and keeps its type."""
     save_on(device, {"half": torch.ones(2, dtype=torch.float16), "double": torch.ones(2, dtype=F64)}, Path("in.pt"))
     report = convert(Path("in.pt"), Path("out.pt"))
-    assert (report.devices, report.changes) == ([device], [Change("double", (2,), "float64", "float32")])
+    assert (report.devices, report.changes) == ([device], [ChangedTensor("double", (2,), "float64", "float32")])
     new = loaded("out.pt")
     assert {name: (tensor.device.type, tensor.dtype) for name, tensor in new.items()} == {
         "half": ("cpu", torch.float16),
@@ -158,7 +158,7 @@ def test_safetensors() -> None:
         "none": {"dtype": "BF16", "shape": [0, 7], "data_offsets": [24, 24]},
     }
     assert struct.unpack("<q4f", data) == (77, 1, 2, 3, math.inf)
-    assert report.changes == [Change("wide", (2, 2), "float64", "float32")]
+    assert report.changes == [ChangedTensor("wide", (2, 2), "float64", "float32")]
     assert report.remarks == ["wide: 1 value beyond float32 became inf"]
 
 

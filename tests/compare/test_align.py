@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from anymps.compare import Call
+from anymps.compare import TracedCall
 from anymps.compare._align import Pair, aligned
 from compare_traces import Tracing, sketch
 
@@ -14,7 +14,7 @@ Row = tuple[str, int]
 """A call: its operator and line; `nonzero/3` has a result of three numbers."""
 
 
-def calls(rows: Sequence[Row]) -> list[Call]:
+def calls(rows: Sequence[Row]) -> list[TracedCall]:
     """The calls of one run."""
     trace = Tracing()
     for operator, line in rows:

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anymps.compare import Bound, Call, Ending, Sketch, Trace, places
+from anymps.compare import Bound, Ending, Sketch, Trace, TracedCall, places
 from anymps.compare.inside import _tracer
 from anymps.compare.inside._sites import ForwardLines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
@@ -88,7 +88,7 @@ def test_lines_of_forward_calls() -> None:
     assert [lines.line_of(sequence, 99) for sequence in (8, 1 << 16)] == [99, 1 << 16]
 
 
-def calls_of(path: Path, program: Callable[[], object]) -> tuple[Call, ...]:
+def calls_of(path: Path, program: Callable[[], object]) -> tuple[TracedCall, ...]:
     """What is traced of a program."""
     writer = TraceWriter(path)
     with Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: 0):

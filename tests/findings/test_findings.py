@@ -8,7 +8,7 @@ import pytest
 
 from anymps.findings import RULES, Severity, Story, find
 from anymps.findings._model import _is_at
-from anymps.findings.edits._placed import Change
+from anymps.findings.edits._placed import CodeChange
 from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Site, Wait
 from rule_loops import ids, only
 
@@ -409,7 +409,7 @@ def test_a_freed_source() -> None:
 )
 def test_a_change_elsewhere_is_told_as_such(file: str, line: int, is_at: bool) -> None:
     """A fix says "write this" of the finding's own statement alone, which may begin above its line."""
-    assert _is_at(Change(file, line, 1, "x", "y"), Site("a.py", 7)) is is_at
+    assert _is_at(CodeChange(file, line, 1, "x", "y"), Site("a.py", 7)) is is_at
     assert not _is_at(None, Site("a.py", 7))
 
 

@@ -13,7 +13,16 @@ import anymps
 from anymps.findings import RULES
 from anymps.findings.advice import UserLine
 from anymps.findings.advice._user_line import collected, every_10, without_read
-from anymps.findings.edits import TYPE_WITH_MPS, Change, Placed, Safety, change_at, chosen_by_name, place_at, portable
+from anymps.findings.edits import (
+    TYPE_WITH_MPS,
+    CodeChange,
+    Placed,
+    Safety,
+    change_at,
+    chosen_by_name,
+    place_at,
+    portable,
+)
 from anymps.fix import Script
 from anymps.record import Site
 from anymps.source import CallEdit, Code, Edit, Guard, LineEdit, Place, build, place_in_file
@@ -504,4 +513,4 @@ def test_a_statement_in_two_branches(head: str, margin: str, step: str, end: str
 )
 def test_code_in_one_line(text: str, line: str) -> None:
     """As a sentence shows a statement over several lines: without its comments, and only where it means the same."""
-    assert Change("a.py", 1, 1, "x", text).code == line
+    assert CodeChange("a.py", 1, 1, "x", text).code == line

@@ -9,7 +9,7 @@ from unittest import mock
 
 import torch
 
-from anymps.kernels.launches import DESCRIBED, Call, _sorts
+from anymps.kernels.launches import DESCRIBED, KernelCall, _sorts
 from described import EveryKernel
 
 _DTYPES = {  # those that sorts treat alike, by the name of the first
@@ -45,5 +45,5 @@ def sort_kernels(release: tuple[int, int]) -> frozenset[str]:
 
 
 def _kernels(operator: str, release: tuple[int, int], **given: Any) -> set[str]:
-    work = DESCRIBED[operator](Call(f"aten::{operator}", given, (), frozenset(), EveryKernel(), release))
+    work = DESCRIBED[operator](KernelCall(f"aten::{operator}", given, (), frozenset(), EveryKernel(), release))
     return set() if work is None else {one.kernel for one in work.launches}

@@ -11,7 +11,7 @@ import pytest
 from anymps import parse_mac
 from anymps.commands._show import show_document
 from anymps.cost import speed_ratio
-from anymps.plan import NoLarger, Outcome, Plan, Row, Verdict, mac_time, representative, step_times
+from anymps.plan import MacOutcome, NoLarger, Plan, Row, Verdict, mac_time, representative, step_times
 from anymps.report import Output, Outputs, plan_document, plan_json
 from anymps.report.plan._choice_words import by_memory, choice_table, more, said
 from plans import GIB, plan_page, planned, render_plan, resting
@@ -29,7 +29,7 @@ def every(least: int = 16) -> Plan:
         size = mac.ram_gib
         verdict = Verdict.FAILS if size < least else Verdict.TIGHT if size == least else Verdict.FITS
         largest = 0 if size < least else 8 if size == least else 2 * size
-        rows.append(Row(Outcome(mac, verdict, peak, peak, mac.recommended_max_memory - peak, GIB), largest))
+        rows.append(Row(MacOutcome(mac, verdict, peak, peak, mac.recommended_max_memory - peak, GIB), largest))
     times = step_times(plan.base, [row.outcome for row in rows], "2.13.0")
     return replace(plan, rows=tuple(rows), times=times)
 

@@ -9,7 +9,7 @@ import pytest
 
 from anymps import parse_mac
 from anymps._errors import PlanError
-from anymps.plan import NoLarger, Outcome, Recovery, Scenario, Verdict
+from anymps.plan import MacOutcome, NoLarger, Recovery, Scenario, Verdict
 from anymps.plan._fixes import FixKind, first_fixes
 from anymps.plan._measure import Stopped, _fill_in
 from anymps.plan._plan import _larger, _recovery
@@ -78,9 +78,9 @@ def test_a_larger_run_that_fails(error: Exception) -> None:
     assert (found.no_larger, found.problem) == (NoLarger.STOPPED, "RuntimeError: odd")
 
 
-def outcome(verdict: Verdict) -> Outcome:
+def outcome(verdict: Verdict) -> MacOutcome:
     mac = parse_mac("M1 8GB")
-    return Outcome(mac, verdict, 0, 0, 0, mac.recommended_max_memory)
+    return MacOutcome(mac, verdict, 0, 0, 0, mac.recommended_max_memory)
 
 
 def test_what_a_script_does_within_a_macs_memory() -> None:

@@ -13,7 +13,7 @@ from anymps.cost import Happening, OperatorCall
 from anymps.device import enable
 from anymps.forecast import StepWork
 from anymps.mac import all_macs
-from anymps.plan import Change, Kind, Measured, Outcome, Scenario, Verdict, mac_time, representative, step_times
+from anymps.plan import Kind, MacOutcome, Measured, Scenario, TriedChange, Verdict, mac_time, representative, step_times
 from anymps.plan._measure import _closures
 from anymps.plan._plan import _change
 from anymps.record import Phase, RecordingBuilder, RoundKind, Site
@@ -26,10 +26,10 @@ BASE = planned().base
 TIGHT = " Tight: it fits only without other allocations."
 
 
-def fitting(least: int) -> list[Outcome]:
+def fitting(least: int) -> list[MacOutcome]:
     """One Mac of each memory size; the run needs so many GiB."""
     return [
-        Outcome(mac, Verdict.FITS if mac.ram_gib >= least else Verdict.FAILS, 1, 1, 1, 1) for mac in representative()
+        MacOutcome(mac, Verdict.FITS if mac.ram_gib >= least else Verdict.FAILS, 1, 1, 1, 1) for mac in representative()
     ]
 
 
@@ -50,7 +50,7 @@ def test_each_chip_comes_once_with_the_memory_that_does() -> None:
 def test_samples_and_tokens_a_second() -> None:
     """Eight samples a batch; tokens only of a model that reads them; with two batches a step twice as many."""
     mac = parse_mac("M3 Pro 18GB")
-    outcome = [Outcome(mac, Verdict.FITS, 1, 1, 1, 1)]
+    outcome = [MacOutcome(mac, Verdict.FITS, 1, 1, 1, 1)]
     (one,) = step_times(BASE, outcome, "2.13", [mac])
     assert one.time is not None and one.samples is not None
     assert one.samples == pytest.approx(8 / one.time.seconds)
@@ -110,7 +110,7 @@ def test_what_ifs_show_the_step_on_each_mac() -> None:
     macs = [parse_mac("M5 16GB"), parse_mac("M3 Pro 18GB")]
     enable("M3 Pro 18GB", require="virtual", quiet=True)
 
-    def tried(scenario: Scenario, **changes: Any) -> Change:
+    def tried(scenario: Scenario, **changes: Any) -> TriedChange:
         measured: Future[Measured] = Future()
         measured.set_result(replace(plan.base, scenario=scenario, **changes))
         return _change(scenario, measured, macs, macs, "2.13.0", "2.13.0")

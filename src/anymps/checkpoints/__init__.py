@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 from anymps.checkpoints._convert import convert
-from anymps.checkpoints._narrow import Change, Report
+from anymps.checkpoints._narrow import ChangedTensor, Report

@@ -24,7 +24,7 @@ _LONGEST: Final = 1000
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedTensor:
     """A tensor whose type is another one now."""
 
     name: str
@@ -43,7 +43,7 @@ class Report:
     devices: list[str]
     tensors: int = 0
     """How many there are, changed or not."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ChangedTensor] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     old_bytes: int = 0
     new_bytes: int = 0
@@ -74,7 +74,7 @@ def narrow(root: Any, report: Report) -> None:
         storage = tensor.untyped_storage()
         names.setdefault(storage._cdata, []).append(clean(name))
         wide.append((tensor, storage))
-        report.changes.append(Change(name, tuple(tensor.shape), old, _NARROWER[old]))
+        report.changes.append(ChangedTensor(name, tuple(tensor.shape), old, _NARROWER[old]))
     done: dict[int, torch.Tensor] = {}
     for tensor, storage in wide:
         if storage._cdata not in done:

@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anymps.compare._trace import Call
+from anymps.compare._trace import TracedCall
 
 _WINDOW: Final = 2000  # calls to search for a place where both match again
 _IN_A_ROW: Final = 3  # calls that must match there
 _NEAR: Final = 6  # within this many calls, a single match is enough: one operator in pieces
 
 
-_Run = tuple[Hashable, list[Call]]
+_Run = tuple[Hashable, list[TracedCall]]
 """A line, and consecutive calls of it."""
 
 
@@ -27,8 +27,8 @@ _Run = tuple[Hashable, list[Call]]
 class Pair:
     """Calls of both runs that do the same work; one each if the operator is the same."""
 
-    left: tuple[Call, ...]
-    right: tuple[Call, ...]
+    left: tuple[TracedCall, ...]
+    right: tuple[TracedCall, ...]
 
     @property
     def is_single(self) -> bool:
@@ -36,7 +36,7 @@ class Pair:
         return len(self.left) == len(self.right) == 1 and self.left[0].name == self.right[0].name
 
 
-def aligned(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
+def aligned(left: Sequence[TracedCall], right: Sequence[TracedCall]) -> Iterator[Pair]:
     """The calls of both, in order; each call is in one pair. If the two never match again, the rest is one pair.
 
     First, stretches of calls of one line are matched, which do not depend on how a device computes a line; then the
@@ -52,7 +52,7 @@ def aligned(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
             yield Pair(*map(tuple, sides))
 
 
-def _within(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
+def _within(left: Sequence[TracedCall], right: Sequence[TracedCall]) -> Iterator[Pair]:
     """The calls of one line in both."""
     shaped = [_shaped(call) for call in left], [_shaped(call) for call in right]
 
@@ -79,7 +79,7 @@ def _stretches(
         i, j = ahead
 
 
-def _shaped(call: Call) -> Hashable:
+def _shaped(call: TracedCall) -> Hashable:
     return call.name, tuple(value.sketch.shape for value in call.results)
 
 
@@ -110,7 +110,7 @@ def _alike(left: Sequence[Hashable], right: Sequence[Hashable], i: int, j: int) 
     )
 
 
-def _runs(calls: Sequence[Call]) -> list[_Run]:
+def _runs(calls: Sequence[TracedCall]) -> list[_Run]:
     runs: list[_Run] = []
     for call in calls:
         key = (call.site.file, call.site.line, call.in_backward)

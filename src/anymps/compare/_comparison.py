@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from anymps.compare._align import Pair, aligned
 from anymps.compare._divergences import Divergence, Judge, Rounding, Shared
-from anymps.compare._trace import NOWHERE, Call, Ending, Lists, Read, Trace
+from anymps.compare._trace import NOWHERE, Ending, Lists, Read, Trace, TracedCall
 from anymps.record import Site
 
 
@@ -160,8 +160,8 @@ def _by_step(left: Trace, right: Trace) -> Iterator[Pair]:
         yield from aligned(sides[0].get(step, []), sides[1].get(step, []))
 
 
-def _grouped(trace: Trace) -> dict[int, list[Call]]:
-    groups: dict[int, list[Call]] = {}
+def _grouped(trace: Trace) -> dict[int, list[TracedCall]]:
+    groups: dict[int, list[TracedCall]] = {}
     for call in trace.calls:
         if call.name == "_to_copy" and (call.autocast or call.in_backward):
             continue  # the call that it casts for, and its dtype, say more

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from anymps.compare._align import Pair
 from anymps.compare._distance import allowed, closest, distance, is_reordered, is_same, relative, roundoff
-from anymps.compare._trace import Bound, Call, Sketch, Trace, Value
+from anymps.compare._trace import Bound, Sketch, Trace, TracedCall, Value
 
 
 class Cause(enum.Enum):
@@ -35,8 +35,8 @@ class Divergence:
     """
 
     cause: Cause
-    left: tuple[Call, ...]
-    right: tuple[Call, ...]
+    left: tuple[TracedCall, ...]
+    right: tuple[TracedCall, ...]
     one: Sketch | None = None
     other: Sketch | None = None
     difference: float = 0.0
@@ -44,7 +44,7 @@ class Divergence:
     times: int = 1
 
     @property
-    def call(self) -> Call:
+    def call(self) -> TracedCall:
         """The call to report: the last one of the second run, or of the first."""
         return (self.right or self.left)[-1]
 
@@ -301,7 +301,7 @@ def _results(pair: Pair) -> list[tuple[Sketch, Sketch]]:
     return list(closest(_last(pair.left), _last(pair.right)))
 
 
-def _first(calls: Sequence[Call]) -> list[Value]:
+def _first(calls: Sequence[TracedCall]) -> list[Value]:
     """What calls read that none of them made."""
     made: set[str] = set()
     memories: set[int] = set()
@@ -315,7 +315,7 @@ def _first(calls: Sequence[Call]) -> list[Value]:
     return found
 
 
-def _last(calls: Sequence[Call]) -> list[Value]:
+def _last(calls: Sequence[TracedCall]) -> list[Value]:
     """What calls leave behind: of what was written more than once, the last."""
     found: dict[object, Value] = {}
     read: set[object] = set()
@@ -337,11 +337,11 @@ def _shares_lines(pair: Pair) -> bool:
     return bool(_lines(pair.left) & _lines(pair.right))
 
 
-def _lines(calls: Iterable[Call]) -> set[tuple[str, int, bool]]:
+def _lines(calls: Iterable[TracedCall]) -> set[tuple[str, int, bool]]:
     return {(call.site.file, call.site.line, call.in_backward) for call in calls}
 
 
-def _computes(call: Call) -> bool:
+def _computes(call: TracedCall) -> bool:
     return call.name not in _CASTS and call.name not in _UNMADE
 
 

@@ -89,7 +89,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TracedCall:
     """One operator call. `number` counts from 0 in the run, `step` the training steps before it.
 
     `results` are the tensors that it returned, then those that it wrote. `autocast` is the dtype of the autocast that
@@ -169,7 +169,7 @@ class Trace:
     """What is known of one run. `facts` are the device, torch's version and the like, by name."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TracedCall] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     lists: dict[str, Lists] = field(default_factory=dict)
@@ -226,12 +226,12 @@ class _Reader:
             error, site, *more = value
             trace.ending = Ending(error, Site(*site), *more)
 
-    def _call(self, value: Any) -> Call:
+    def _call(self, value: Any) -> TracedCall:
         number, operator, site, step, backward, inputs, results, bound, *more = value
         known = self._numbered
         given, made = (tuple(Value(known["k"][at], memory) for at, memory in side) for side in (inputs, results))
         called = number, known["operator"][operator], known["site"][site], step, backward
-        return Call(*called, given, made, known["bound"][bound], *map(_frozen, more))
+        return TracedCall(*called, given, made, known["bound"][bound], *map(_frozen, more))
 
 
 def _frozen(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Final
 from anymps._settings import variable_of
 from anymps.findings._release import release_in
 from anymps.findings._severity import Severity as Severity
-from anymps.findings.edits import Change, Placed, Safety, change_at
+from anymps.findings.edits import CodeChange, Placed, Safety, change_at
 from anymps.record import Recording, Site, Wait
 from anymps.source import Edit
 
@@ -138,7 +138,7 @@ class Finding:
         return self.rule.title
 
     @cached_property
-    def change(self) -> Change | None:
+    def change(self) -> CodeChange | None:
         """What the edit makes of the lines that the recording holds; `fix` shows its code."""
         return change_at(self.edit) if self.edit is not None else None
 
@@ -266,11 +266,11 @@ class Rule:
         )
 
 
-def _is_at(change: Change | None, site: Site) -> bool:
+def _is_at(change: CodeChange | None, site: Site) -> bool:
     return change is not None and change.file == site.file and change.line <= site.line
 
 
-def _told(written: str, change: Change | None) -> str:
+def _told(written: str, change: CodeChange | None) -> str:
     """The fix with the new code; empty where there is none, or it takes several lines."""
     if change is None or not change.code:
         return ""

@@ -11,7 +11,7 @@ from typing import Final
 
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
-from anymps.forecast import Forecast, Place, loop_forecasts, try_forecast
+from anymps.forecast import Forecast, WaitingLine, loop_forecasts, try_forecast
 from anymps.record import Recording, Site, Wait, WaitQueue
 
 _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
@@ -28,7 +28,7 @@ class SeldomStep:
 
     step: Forecast
     part: float
-    places: frozenset[Place]
+    places: frozenset[WaitingLine]
 
 
 def step_on_mac(recording: Recording) -> Forecast | None:
@@ -71,16 +71,16 @@ def seldom_steps(recording: Recording) -> tuple[SeldomStep, ...]:
     return tuple(found)
 
 
-def _place(queue: WaitQueue) -> Place:
-    return Place(*queue.site.file_line, queue.wait)
+def _place(queue: WaitQueue) -> WaitingLine:
+    return WaitingLine(*queue.site.file_line, queue.wait)
 
 
-def cost_in(steps: Iterable[Forecast], places: Sequence[Place], waits: float) -> tuple[float, float] | None:
+def cost_in(steps: Iterable[Forecast], places: Sequence[WaitingLine], waits: float) -> tuple[float, float] | None:
     """What `cost_without` says of the first of the steps that waits at these places."""
     return next(filter(None, (cost_without(step, places, waits) for step in steps)), None)
 
 
-def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple[float, float] | None:
+def cost_without(step: Forecast, places: Iterable[WaitingLine], waits: float) -> tuple[float, float] | None:
     """Lowest and highest estimate, in ns, of what `waits` waits a step cost at these places; None if it has none there.
 
     A copy that is not needed goes with its wait.
@@ -111,7 +111,7 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
         seconds = rule.price(finding, recording)
         cost = None if seconds is None else _interval_ns(steps[0], seconds)
     else:
-        places = [Place(*site.file_line, kind) for site in _sites(finding, rule) for kind in rule.waits]
+        places = [WaitingLine(*site.file_line, kind) for site in _sites(finding, rule) for kind in rule.waits]
         cost = cost_in(steps, places, finding.per_step)
     if cost is None:
         return finding

@@ -15,7 +15,7 @@ from anymps.findings._loop import MIN_STEPS, is_every_step, package_of, waits_pe
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import cost_in, steps_on_mac
 from anymps.findings.advice import reads_action
-from anymps.forecast import Forecast, Place
+from anymps.forecast import Forecast, WaitingLine
 from anymps.record import Phase, Recording, Site, StepQueues, Wait, WaitQueue
 
 HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
@@ -108,7 +108,7 @@ def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
 def _on_mac(steps: list[Forecast], queues: list[WaitQueue], *, hurts: bool) -> tuple[float, float] | None:
     if not hurts:
         return None
-    places = [Place(*kind_at(queue.site, queue.wait)) for queue in queues]
+    places = [WaitingLine(*kind_at(queue.site, queue.wait)) for queue in queues]
     return cost_in(steps, places, sum(queue.per_step for queue in queues))
 
 

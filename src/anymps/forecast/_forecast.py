@@ -13,7 +13,7 @@ from typing import Final, cast
 from anymps._errors import CostError
 from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WaitCost, WalkedStep, walk_step
-from anymps.forecast._happenings import Place, Speeds, happenings
+from anymps.forecast._happenings import Speeds, WaitingLine, happenings
 from anymps.mac import Mac
 from anymps.record import Phase, Recording, Step, StepSum
 
@@ -64,10 +64,10 @@ class Forecast:
     """The release of torch that made the recording, where `torch` is another one."""
 
     @property
-    def waits(self) -> tuple[WaitCost[Place], ...]:
+    def waits(self) -> tuple[WaitCost[WaitingLine], ...]:
         """What the waits at each line and of each kind cost a step, the costliest first."""
-        placed = tuple(wait for wait in self.time.waits if isinstance(wait.place, Place))
-        return cast("tuple[WaitCost[Place], ...]", placed)
+        placed = tuple(wait for wait in self.time.waits if isinstance(wait.place, WaitingLine))
+        return cast("tuple[WaitCost[WaitingLine], ...]", placed)
 
     @property
     def bound(self) -> str:

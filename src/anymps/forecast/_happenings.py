@@ -94,7 +94,7 @@ class Looks:
         return self._rows[bisect_left(self._begins, step.start_ns) : bisect_left(self._begins, end)]
 
 
-class Place(NamedTuple):
+class WaitingLine(NamedTuple):
     """Where the host waits: a line and a kind of wait."""
 
     file: str
@@ -278,9 +278,9 @@ class _Reader:
         places.append(_END)
         return Seen(found, places, lost)
 
-    def _place(self, site: int, wait: int) -> Place:
+    def _place(self, site: int, wait: int) -> WaitingLine:
         known = self._recording.site(site)
-        return Place(known.file, known.line, Wait(wait))
+        return WaitingLine(known.file, known.line, Wait(wait))
 
     def _batch(self, since: int, until: int, ran: float) -> Iterator[Happening]:
         if until > since:

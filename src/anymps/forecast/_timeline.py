@@ -10,7 +10,7 @@ from typing import Final
 
 from anymps.cost import Busy, Happening, StepBound
 from anymps.forecast._forecast import Forecast
-from anymps.forecast._happenings import Place
+from anymps.forecast._happenings import WaitingLine
 from anymps.record import Phase
 
 _POINTS: Final = 400  # of the queue's curve
@@ -29,7 +29,7 @@ class BusySpan:
     what: StepBound
     calls: int
     operator: str = ""
-    place: Place | None = None
+    place: WaitingLine | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,9 @@ def _span(group: Sequence[Busy], happenings: Sequence[Happening]) -> BusySpan:
     place = happenings[max(group, key=lambda span: span.end - span.start).happening].place
     (what, _), (operator, _) = seconds.most_common(1)[0], operators.most_common(1)[0]
     number = len({span.happening for span in group})
-    return BusySpan(group[0].start, group[-1].end, what, number, operator, place if isinstance(place, Place) else None)
+    return BusySpan(
+        group[0].start, group[-1].end, what, number, operator, place if isinstance(place, WaitingLine) else None
+    )
 
 
 def _queue(host: Sequence[Busy], device: Sequence[Busy], length: float) -> list[tuple[float, int]]:

@@ -51,7 +51,7 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class _Wait:
+class _Barrier:
     resolve: str
     site: str
     slot: str  # what is allocated for it, or null
@@ -144,7 +144,7 @@ class _Maker:
         self.shared = shared | {"%launch", "%of"}
         self.allocated: dict[str, tuple[str, str]] = {}  # type and alignment by name
         self.blocks: dict[str, _Block] = {}
-        self.waits: list[_Wait] = []
+        self.waits: list[_Barrier] = []
         self.first = ""
         self.sound = True
         self._read(body)
@@ -184,12 +184,12 @@ class _Maker:
                 if re.match(r"\s*(br|switch) ", line):
                     block.next = [one[1:] for one in _TARGET.findall(line)]
 
-    def _wait(self, waits: re.Match[str]) -> _Wait:
+    def _wait(self, waits: re.Match[str]) -> _Barrier:
         if waits[1] == "barrier":
-            return _Wait("null", "-1", "null")
+            return _Barrier("null", "-1", "null")
         slot, resolve, site = (one.strip().rsplit(" ", 1)[1] for one in re.split(r", (?=(?:ptr|i64) )", waits[2]))
         self.sound &= resolve.startswith("@") and site.isdigit() and (slot == "null" or slot in self.allocated)
-        return _Wait(resolve, site, slot)
+        return _Barrier(resolve, site, slot)
 
     def _simple(self) -> set[str]:
         """What is allocated and only loaded and stored as a whole."""

@@ -13,7 +13,7 @@ from anymps._errors import KernelsError
 from anymps.kernels._llvm import llvm
 from anymps.kernels._memo import Recipe, Signature, recipe_of, signature_of, tensors_of
 from anymps.kernels._support import support
-from anymps.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, TAKEN_ANEW, WHOLE, Call, Work
+from anymps.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, TAKEN_ANEW, WHOLE, KernelCall, Work
 
 if TYPE_CHECKING:
     from anymps.kernels._library import CompiledKernel, KernelLibrary
@@ -78,7 +78,7 @@ class Launcher:
         """Computes a call, and keeps what there is to keep of it."""
         schema = self._schemas[operator]
         names = [argument.name for argument in schema.arguments]
-        call = Call(
+        call = KernelCall(
             operator,
             dict(zip(names, arguments, strict=True)),
             tuple(value for value, one in zip(arguments, schema.arguments, strict=True) if one.is_write),

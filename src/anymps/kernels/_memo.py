@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from anymps.kernels._library import CompiledKernel
-from anymps.kernels.launches import Call, Made, Work
+from anymps.kernels.launches import KernelCall, Made, Work
 from anymps.metal import Packed
 
 Signature = tuple[Any, ...]
@@ -102,7 +102,9 @@ def _number_as(value: Any, dtype: torch.dtype) -> torch.Tensor:
     return number.to(dtype)
 
 
-def recipe_of(call: Call, work: Work, kernels: Sequence[CompiledKernel], before: Sequence[torch.Size]) -> Recipe | None:
+def recipe_of(
+    call: KernelCall, work: Work, kernels: Sequence[CompiledKernel], before: Sequence[torch.Size]
+) -> Recipe | None:
     """The recipe of a call that was just described, or None. `before` are the shapes that its tensors came with."""
     own = set(map(id, work.results))
     if len(own) < len(work.results) or work.copies or any(one.errors is not None for one in work.launches):

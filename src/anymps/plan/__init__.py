@@ -5,14 +5,14 @@ from __future__ import annotations
 from anymps.plan._batches import Batches, BatchTime, Growth, batch_times
 from anymps.plan._fixes import Fix, FixKind, first_fixes
 from anymps.plan._measure import Assumption, Dropped, Measured, measure
-from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
+from anymps.plan._plan import NoLarger, Plan, Recovery, Row, TriedChange, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
 from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import (
     LARGEST_BATCH,
     Kind,
+    MacOutcome,
     OtherAllocations,
-    Outcome,
     Stretch,
     Trace,
     Verdict,

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from anymps.plan._measure import Measured
-from anymps.plan._trace import Outcome, Verdict
+from anymps.plan._trace import MacOutcome, Verdict
 from anymps.record import Category, MemoryStory, Phase, Site
 
 WORTH: Final = 0.1
@@ -55,7 +55,7 @@ class Fix:
     sites: tuple[Site, ...] = ()
 
 
-def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[Outcome]) -> tuple[Fix, ...]:
+def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[MacOutcome]) -> tuple[Fix, ...]:
     """All changes in their order, with what is known of each; `halved` is the heaps' peak with half the batch (bytes).
 
     None of them if the run fits every Mac of `outcomes` comfortably and leaves nothing behind: what grows ends any run.

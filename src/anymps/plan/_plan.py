@@ -16,7 +16,7 @@ from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, measure
 from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, choices, mac_time, step_times
-from anymps.plan._trace import OtherAllocations, Outcome, Stretch, Verdict, other_allocations
+from anymps.plan._trace import MacOutcome, OtherAllocations, Stretch, Verdict, other_allocations
 from anymps.runs import Order, Runner
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
@@ -46,7 +46,7 @@ class Recovery:
 class Row:
     """One Mac: what happens as the script is written, and the largest batch that fits, others included."""
 
-    outcome: Outcome
+    outcome: MacOutcome
     largest_batch: int | None
     """None if the batch is not known, or changes the course of the run."""
     recovery: Recovery | None = None
@@ -54,13 +54,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Change:
+class TriedChange:
     """One change to the script and what it does to the peak; bytes."""
 
     scenario: Scenario
     peak_allocated: int
     peak_reserved: int
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[MacOutcome, ...] = ()
     """On the Macs that were asked about."""
     times: tuple[MacTime, ...] = ()
     """A step on the Macs that were asked about, else on the slowest that the script fits on as it is written."""
@@ -75,7 +75,7 @@ class Plan:
     script: str
     base: Measured
     rows: tuple[Row, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[TriedChange, ...]
     asked: tuple[Mac, ...]
     torch: str
     others: OtherAllocations
@@ -240,7 +240,7 @@ def _larger(words: Sequence[str], measured: Measured, run: _Run) -> _Larger:
 
 
 def _recovery(
-    run: Callable[[Scenario, Mac], Measured], scenario: Scenario, measured: Measured, outcome: Outcome
+    run: Callable[[Scenario, Mac], Measured], scenario: Scenario, measured: Measured, outcome: MacOutcome
 ) -> Recovery | None:
     """How the script behaves on a Mac whose memory is too small, if its code shows that."""
     if outcome.verdict is not Verdict.FAILS or not measured.retries:
@@ -262,22 +262,22 @@ def _halved(stretch: Stretch | None, minor: int) -> int | None:
 
 def _change(
     scenario: Scenario, future: Future[Measured], shown: Sequence[Mac], timed: Sequence[Mac], torch: str, times_of: str
-) -> Change:
+) -> TriedChange:
     try:
         measured = future.result()
     except Stopped as stopped:
-        return Change(scenario, 0, 0, problem=f"the script stopped: {stopped.what}")
+        return TriedChange(scenario, 0, 0, problem=f"the script stopped: {stopped.what}")
     except PlanError as error:
-        return Change(scenario, 0, 0, problem=error.reason)
+        return TriedChange(scenario, 0, 0, problem=error.reason)
     if measured.without_effect:
-        return Change(scenario, 0, 0, problem=f"it changed nothing: {measured.without_effect}")
+        return TriedChange(scenario, 0, 0, problem=f"it changed nothing: {measured.without_effect}")
     if measured.limit is not None:
-        return Change(scenario, 0, 0, problem=f"it took longer than the {measured.limit:g} s of --seconds")
+        return TriedChange(scenario, 0, 0, problem=f"it took longer than the {measured.limit:g} s of --seconds")
     if scenario.accumulate:  # each measured step is one part of the batch
         measured = replace(measured, work=None)
     minor = digits(torch.split(".")[1])
     outcomes = {mac: measured.trace.replay(mac, minor) for mac in (*shown, *timed)}
-    return Change(
+    return TriedChange(
         scenario,
         measured.peak.allocated,
         measured.story.peak_reserved,

@@ -11,7 +11,7 @@ from anymps.cost import Ratio, WalkedStep, speed_ratio, walk_step
 from anymps.forecast import StepWork
 from anymps.mac import Mac, all_macs
 from anymps.plan._measure import Measured
-from anymps.plan._trace import Kind, Outcome, Verdict
+from anymps.plan._trace import Kind, MacOutcome, Verdict
 
 _TOO_LARGE: Final = (Verdict.PAGES, Verdict.FAILS)
 
@@ -37,7 +37,7 @@ class MacTime:
 
 
 def step_times(
-    measured: Measured, outcomes: Sequence[Outcome], torch: str, asked: Sequence[Mac] = ()
+    measured: Measured, outcomes: Sequence[MacOutcome], torch: str, asked: Sequence[Mac] = ()
 ) -> tuple[MacTime, ...]:
     """A step on the Macs asked about, else on each chip with its fewest GPU cores, with the least memory that does.
 
@@ -59,7 +59,7 @@ def step_times(
 
 
 def choices(
-    outcomes: Sequence[tuple[Outcome, int | None]], times: Sequence[MacTime], own: MacTime | None
+    outcomes: Sequence[tuple[MacOutcome, int | None]], times: Sequence[MacTime], own: MacTime | None
 ) -> tuple[MacTime, ...]:
     """The Macs in the order of their times, the slowest first, one's own before them; without times by memory.
 

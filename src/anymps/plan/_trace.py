@@ -77,7 +77,7 @@ class Verdict(str, Enum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MacOutcome:
     """What a Mac's allocator makes of a trace; bytes."""
 
     mac: Mac
@@ -132,7 +132,9 @@ class Trace:
                 events.append(-places[one.id])
         return cls(tuple(events), tuple(births), kind)
 
-    def replay(self, mac: Mac, torch_minor: int, high: float = HIGH_WATERMARK, low: float = LOW_WATERMARK) -> Outcome:
+    def replay(
+        self, mac: Mac, torch_minor: int, high: float = HIGH_WATERMARK, low: float = LOW_WATERMARK
+    ) -> MacOutcome:
         """Give the trace to the allocator of torch 2.`torch_minor` on a Mac.
 
         Raises RuntimeError with torch's text for watermarks that torch refuses.
@@ -145,14 +147,14 @@ class Trace:
         beside = other_allocations(self.kind, torch_minor).beside(reserved)
         if failed >= 0:
             place = sum(1 for event in self.events[: failed + 1] if event >= 0) - 1
-            return Outcome(mac, Verdict.FAILS, allocated, reserved, margin, beside, message, self.births[place])
+            return MacOutcome(mac, Verdict.FAILS, allocated, reserved, margin, beside, message, self.births[place])
         if margin < 0:
             verdict = Verdict.PAGES
         elif reserved > COMFORT * mac.recommended_max_memory or beside > margin:
             verdict = Verdict.TIGHT
         else:
             verdict = Verdict.FITS
-        return Outcome(mac, verdict, allocated, reserved, margin, beside)
+        return MacOutcome(mac, verdict, allocated, reserved, margin, beside)
 
 
 @dataclass(frozen=True)

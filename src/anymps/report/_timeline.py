@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from anymps._text import duration_short
 from anymps.cost import StepBound
 from anymps.findings import Story, numbered
-from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of
+from anymps.forecast import BusySpan, Forecast, PredictedTimeline, WaitingLine, bound_words, timeline_of
 from anymps.record import Phase
 from anymps.report import _text as text
 from anymps.report._predicted import mac_seconds, phase_words
@@ -171,11 +171,11 @@ def _rows(line: PredictedTimeline, directory: str, words: Mapping[Phase, str]) -
         yield text.duration(1e9 * start) or "0", text.duration(1e9 * (end - start)) or "0", track, told, where
 
 
-def _wait_name(place: Place | None) -> str:
+def _wait_name(place: WaitingLine | None) -> str:
     return place.wait.label if place is not None else "wait"
 
 
-def _where(place: Place | None, directory: str) -> str:
+def _where(place: WaitingLine | None, directory: str) -> str:
     if place is None or not place.file:
         return "an unknown line"
     return numbered(text.module(place.file, directory), place.line)

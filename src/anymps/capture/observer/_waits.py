@@ -38,7 +38,7 @@ class _Event:
     """Where it was recorded last."""
 
 
-class Waits:
+class WaitWatch:
     """The functions in the place of torch's while a recording runs."""
 
     def __init__(self, tape: NativeCore, raised: Callable[[Exception], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anymps.findings.edits._device_place import TYPE_WITH_MPS
-from anymps.findings.edits._placed import Change, Placed, Safety, change_at, place_at, recorded_statements
+from anymps.findings.edits._placed import CodeChange, Placed, Safety, change_at, place_at, recorded_statements
 from anymps.findings.edits._portable import (
     asks_for_mps,
     chooses_device,

@@ -42,7 +42,7 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
 
 
 @dataclass
-class _Place:
+class _Chosen:
     """What a chosen device is given to: the names of it, their types, and the lists of what may be chosen."""
 
     names: set[str] = field(default_factory=set)
@@ -50,8 +50,8 @@ class _Place:
     listed: list[ast.expr] = field(default_factory=list)
 
 
-def _place_of(code: Code, node: ast.AST) -> _Place:
-    place = _Place()
+def _place_of(code: Code, node: ast.AST) -> _Chosen:
+    place = _Chosen()
     # Of `"cuda" if gpu else "cpu"` the place of the whole says what may stand there.
     child, parent = node, code.parents.get(node)
     while isinstance(parent, (ast.IfExp, ast.BoolOp)):

@@ -22,7 +22,7 @@ class Safety(Enum):
 
 
 @dataclass(frozen=True)
-class Change:
+class CodeChange:
     """An edit at one place: in a file, from line and column (both from 1), `old` becomes `new`.
 
     It is built from what the recording holds of the file. Where that is the line alone, `column` is 0.
@@ -60,7 +60,7 @@ def recorded_statements(site: Site) -> tuple[tuple[int, ast.AST], ...]:
     return statements_in(site.lines)
 
 
-def change_at(placed: Placed) -> Change | None:
+def change_at(placed: Placed) -> CodeChange | None:
     """The change that an edit makes, at the first of its lines for which the recording holds enough to build it."""
     for site in placed.sites:
         place = place_at(site)
@@ -71,5 +71,5 @@ def change_at(placed: Placed) -> Change | None:
         row = place.line + above.count("\n")
         column = built.start - (above.rfind("\n") + 1) + 1 if "\n" in above else place.column + built.start
         new = built.new if "\n" in place.code.text else built.new.replace("\n", "\n" + " " * (column - 1))
-        return Change(site.file, row, column if place.column else 0, built.old, new, built.inserts)
+        return CodeChange(site.file, row, column if place.column else 0, built.old, new, built.inserts)
     return None

@@ -14,7 +14,7 @@ from anymps.findings._prices import cost_without, seldom_steps, step_on_mac
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import DATA_SET_ON_MPS, WAITS
 from anymps.findings.edits import place_at
-from anymps.forecast import Forecast, Place
+from anymps.forecast import Forecast, WaitingLine
 from anymps.record import Occurrence, Recording, Wait
 from anymps.rules.texts import format_size
 from anymps.source import fits
@@ -167,5 +167,5 @@ def _kept(lines: Sequence[AtLine], sets: dict[tuple[str, int], tuple[str, int]])
     return f"Keep {held} on mps, and index {'it' if len(names) == 1 else 'them'} there{how if shown else ''}."
 
 
-def _place(line: AtLine) -> Place:
-    return Place(*kind_at(line.site, Wait.COPY_TO_MPS))
+def _place(line: AtLine) -> WaitingLine:
+    return WaitingLine(*kind_at(line.site, Wait.COPY_TO_MPS))

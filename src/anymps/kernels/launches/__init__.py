@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from anymps.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.kernels.launches._binary import BINARY as _BINARY
-from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Made, Work
 from anymps.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
 from anymps.kernels.launches._ctc import CTC as _CTC
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 
 _FEW = 8  # queries
@@ -72,7 +72,7 @@ class _Heads:
         )
 
 
-def _heads(call: Call) -> _Heads | None:
+def _heads(call: KernelCall) -> _Heads | None:
     """None where a call is for no kernel."""
     query = call.given["query"]
     given = [call.given[name] for name in ("query", "key", "value")]
@@ -94,7 +94,7 @@ def _heads(call: Call) -> _Heads | None:
     return _Heads(q, k, v, mask, call.given["is_causal"], 1 / math.sqrt(q.shape[-1]) if asked is None else asked)
 
 
-def _attention(call: Call) -> Work | None:
+def _attention(call: KernelCall) -> Work | None:
     given = _heads(call)
     if given is None:
         return None
@@ -104,13 +104,13 @@ def _attention(call: Call) -> Work | None:
     return _by_blocks(call, given) if rows > _FEW and width in _BLOCKS else None
 
 
-def _results(call: Call, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _results(call: KernelCall, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """With the query's leading dimensions."""
     before = call.given["query"].shape[:-3]
     return tuple(one.view(*before, *one.shape[1:]) if len(before) != 1 else one for one in results)
 
 
-def _in_one_pass(call: Call, given: _Heads) -> Work:
+def _in_one_pass(call: KernelCall, given: _Heads) -> Work:
     batches, heads, rows, _ = given.q.shape
     out = call.empty(given.q.shape, given.q.dtype)
     weights = call.empty((batches, heads, rows, given.k.shape[2]), given.q.dtype)  # nobody writes them
@@ -120,7 +120,7 @@ def _in_one_pass(call: Call, given: _Heads) -> Work:
     return Work(_results(call, out, weights), (launch,))
 
 
-def _in_two_passes(call: Call, given: _Heads) -> Work:
+def _in_two_passes(call: KernelCall, given: _Heads) -> Work:
     dtype = given.q.dtype
     batches, heads, rows, width = given.q.shape
     out = call.empty(given.q.shape, dtype)
@@ -136,7 +136,7 @@ def _in_two_passes(call: Call, given: _Heads) -> Work:
     return Work((result, partial), launches)
 
 
-def _by_blocks(call: Call, given: _Heads) -> Work:
+def _by_blocks(call: KernelCall, given: _Heads) -> Work:
     q, k, v, mask = given.q, given.k, given.v, given.mask
     batches, heads, rows, width = q.shape
     height, keys, groups = _BLOCKS[width]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, is_dense, result_of, sizes_of, strides_of
 from anymps.kernels.launches._unary import UNARY, Row, argument, described, fields, is_exact
 
@@ -25,11 +25,11 @@ _NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _BOTH = ("self", "other")
 
 
-def _mode(mode: str | None) -> Callable[[Call], bool]:
+def _mode(mode: str | None) -> Callable[[KernelCall], bool]:
     return lambda call: call.given.get("rounding_mode") == mode
 
 
-def _unscaled(call: Call) -> bool:
+def _unscaled(call: KernelCall) -> bool:
     alpha = call.given.get("alpha", 1)
     return isinstance(alpha, int) and alpha == 1
 
@@ -42,18 +42,18 @@ def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tupl
     return (Row(kernel, "same", (first, "self"), argument(number) if number else None),)
 
 
-def _by_a_tensor(call: Call) -> bool:
+def _by_a_tensor(call: KernelCall) -> bool:
     """Whether a power is one for the kernel: not of 1, with which the host fills the result."""
     base, power = call.given["self"], call.given["exponent"]
     return isinstance(power, torch.Tensor) and (isinstance(base, torch.Tensor) or base != 1)
 
 
-def _power(call: Call) -> Work | None:
+def _power(call: KernelCall) -> Work | None:
     """By a number it is an operator of one tensor."""
     return (_TENSOR_POWER if isinstance(call.given["exponent"], torch.Tensor) else UNARY["pow"])(call)
 
 
-def _eps(call: Call) -> float:
+def _eps(call: KernelCall) -> float:
     """Negative where the call names none: then numbers outside of 0 to 1 have no gradient."""
     return -1.0 if call.given["eps"] is None else float(call.given["eps"])
 
@@ -120,7 +120,7 @@ _TABLE: dict[str, tuple[Row, ...]] = {
 }
 
 
-def _describe(call: Call, row: Row) -> Work | None:
+def _describe(call: KernelCall, row: Row) -> Work | None:
     names = row.operands or _BOTH
     given = [call.given[name] for name in names]
     if not any(isinstance(one, torch.Tensor) for one in given):
@@ -143,7 +143,7 @@ def _describe(call: Call, row: Row) -> Work | None:
     return Work((out,), (launch,) if out.numel() else ())
 
 
-def _operand(call: Call, name: str) -> torch.Tensor:
+def _operand(call: KernelCall, name: str) -> torch.Tensor:
     """A tensor of an operand; one of no dimension on the CPU as the host hands it on."""
     value = call.given[name]
     if not isinstance(value, torch.Tensor):
@@ -157,7 +157,7 @@ def _operand(call: Call, name: str) -> torch.Tensor:
 
 
 def _launch_of_two(
-    call: Call, row: Row, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
+    call: KernelCall, row: Row, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
 ) -> Launch | None:
     a, b = operands
     cast = a.dtype != b.dtype
@@ -220,7 +220,7 @@ def _repeats(small: torch.Tensor, large: torch.Tensor) -> bool:
     )
 
 
-def _glu(call: Call) -> Work | None:
+def _glu(call: KernelCall) -> Work | None:
     """The first half of a dimension times the sigmoid of the second: in one run where the tensor is dense.
 
     Source: `glu_out_mps` and `glu_backward_mps_out` of `aten/src/ATen/native/mps/operations/Activation.mm`.
@@ -243,7 +243,7 @@ def _glu(call: Call) -> Work | None:
     return None if launch is None else Work((out,), (launch,))
 
 
-def _glu_backward(call: Call) -> Work | None:
+def _glu_backward(call: KernelCall) -> Work | None:
     gradient, x = call.given["grad_output"], call.given["self"]
     dim = call.given["dim"]
     if call.foreign or not x.dim() or not x.numel() or x.is_neg() or gradient.is_neg() or gradient.dtype != x.dtype:

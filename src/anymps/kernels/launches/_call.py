@@ -64,7 +64,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelCall:
     """A call on tensors of this machine's memory.
 
     `operator` is the whole name; `given` the arguments by their names in the schema, defaults included; `written` the
@@ -124,5 +124,5 @@ class Call:
         return next((name for name in names if name in self.kernels), None)
 
 
-Describe = Callable[[Call], "Work | None"]
+Describe = Callable[[KernelCall], "Work | None"]
 """The work of a call; None if no kernel does it, or which one does is not known."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work, empty
 from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _LARGE = 256
@@ -85,7 +85,7 @@ def _each(steps: Sequence[int], dims: int) -> tuple[int, ...]:
     return tuple(steps) * (dims if len(steps) == 1 else 1)
 
 
-def _given(call: Call) -> _Convolution | None:
+def _given(call: KernelCall) -> _Convolution | None:
     x, weight, bias = (call.given[name] for name in ("input", "weight", "bias"))
     if not call.makes(x, weight) or call.given["transposed"] or weight.dtype != x.dtype or x.dtype not in _DTYPES:
         return None
@@ -163,7 +163,7 @@ def _volume(made: _Convolution) -> Work | None:
     return Work((out,), (Launch(name, (moved, kernel, out, params, bias), grid, (threads, 1, 1)),))
 
 
-def _line(call: Call, made: _Convolution) -> Work | None:
+def _line(call: KernelCall, made: _Convolution) -> Work | None:
     """Along one dimension."""
     (length,), each, channels = made.sizes, made.weight.shape[1], made.weight.shape[0]
     if made.weight.shape[2] >= _LARGE:
@@ -190,7 +190,7 @@ def _is_product(made: _Convolution) -> bool:
     return few and made.x.dtype == torch.float32
 
 
-def _convolution(call: Call) -> Work | None:
+def _convolution(call: KernelCall) -> Work | None:
     made = _given(call)
     if made is None:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work, empty
 from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _MOST = 1024
@@ -21,7 +21,7 @@ _MOST = 1024
 class _Sequences:
     """What both directions tell the kernels of a batch."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: KernelCall) -> None:
         self.log_probs, self.targets = call.given["log_probs"], call.given["targets"]
         self.lengths = call.given["input_lengths"], call.given["target_lengths"]
         self.time, self.batch, self.labels = self.log_probs.shape
@@ -54,7 +54,7 @@ class _Sequences:
         }
 
 
-def _sequences(call: Call) -> _Sequences | None:
+def _sequences(call: KernelCall) -> _Sequences | None:
     lengths = call.given["input_lengths"], call.given["target_lengths"]
     log_probs, targets = call.given["log_probs"], call.given["targets"]
     if call.foreign or call.written or not all(isinstance(one, (list, tuple)) for one in lengths):
@@ -65,7 +65,7 @@ def _sequences(call: Call) -> _Sequences | None:
     return _Sequences(call) if known and len(lengths[0]) == len(lengths[1]) == log_probs.shape[1] else None
 
 
-def _chances(given: _Sequences, call: Call, log_chances: torch.Tensor) -> dict[str, Any]:
+def _chances(given: _Sequences, call: KernelCall, log_chances: torch.Tensor) -> dict[str, Any]:
     batch, time, target = log_chances.stride()
     return {
         **given.params(call.given["blank"], log_chances.shape[2] // 2),
@@ -83,7 +83,7 @@ def _types(given: _Sequences, log_chances: torch.Tensor) -> tuple[str, torch.dty
     return f"{NAMES[given.log_probs.dtype]}_{NAMES[given.targets.dtype]}_{index}", torch.int32 if small else torch.int64
 
 
-def _forward(call: Call) -> Work | None:
+def _forward(call: KernelCall) -> Work | None:
     given = _sequences(call)
     if given is None:
         return None
@@ -98,7 +98,7 @@ def _forward(call: Call) -> Work | None:
     return Work((loss, log_alpha), (launch,))
 
 
-def _backward(call: Call) -> Work | None:
+def _backward(call: KernelCall) -> Work | None:
     given = _sequences(call)
     if given is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from anymps.kernels.launches._call import Call
+from anymps.kernels.launches._call import KernelCall
 
 NAMES = {
     torch.float32: "float",
@@ -63,7 +63,7 @@ def all_dense(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def result_of(
-    call: Call, shape: Sequence[int], dtype: torch.dtype, operands: Sequence[torch.Tensor] = ()
+    call: KernelCall, shape: Sequence[int], dtype: torch.dtype, operands: Sequence[torch.Tensor] = ()
 ) -> torch.Tensor | None:
     """Where a call's result goes: what it writes, or new memory; None for a tensor that it would resize or cast.
 
@@ -87,7 +87,7 @@ def result_of(
     return out
 
 
-def operand_to_write(call: Call, x: torch.Tensor) -> torch.Tensor | None:
+def operand_to_write(call: KernelCall, x: torch.Tensor) -> torch.Tensor | None:
     """Where a call that changes a part of its operand writes: what it was given, or a copy of the operand.
 
     None for a tensor of another dtype or shape, or with elements that share memory.

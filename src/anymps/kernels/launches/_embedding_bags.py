@@ -6,14 +6,14 @@ torch 2.13's wheel describe.
 
 from __future__ import annotations
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 
 _MAX = 2  # EmbeddingBagMode
 _ERRORS = 9  # the slot of the error buffer
 
 
-def _embedding_bag(call: Call) -> Work | None:
+def _embedding_bag(call: KernelCall) -> Work | None:
     weight, indices, offsets = (call.given[name] for name in ("weight", "indices", "offsets"))
     scales, mode = call.given.get("per_sample_weights"), call.given["mode"]
     tensors = [weight, indices, offsets, *([] if scales is None else [scales])]
@@ -46,7 +46,7 @@ def _embedding_bag(call: Call) -> Work | None:
     return Work((out, bag_of, size_of, largest), (Launch(name, buffers, (out.numel(),), None, _ERRORS),))
 
 
-def _bag_gradient(call: Call) -> Work | None:
+def _bag_gradient(call: KernelCall) -> Work | None:
     gradient, indices, bags, sizes, largest = (
         call.given[name] for name in ("grad", "indices", "offset2bag", "bag_size", "maximum_indices")
     )
@@ -75,7 +75,7 @@ def _bag_gradient(call: Call) -> Work | None:
     return Work((out,), (Launch(name, buffers, (threads,)),))
 
 
-def _scale_gradient(call: Call) -> Work | None:
+def _scale_gradient(call: KernelCall) -> Work | None:
     gradient, weight, indices, bags = (call.given[name] for name in ("grad", "weight", "indices", "offset2bag"))
     types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"
     name = f"embedding_bag_per_sample_weights_backward_{types}"

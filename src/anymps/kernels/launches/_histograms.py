@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import READ, Call, Describe, Launch, Work
+from anymps.kernels.launches._call import READ, Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 from anymps.kernels.launches._split_reductions import REDUCTIONS
 
@@ -33,7 +33,7 @@ def _even(x: torch.Tensor, bins: int, low: float, high: float, around: float) ->
     return torch.linspace(low, high, bins + 1, dtype=x.dtype, device="cpu") if finite and low < high else None
 
 
-def _counted(call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: Any, how: int) -> Work | None:
+def _counted(call: KernelCall, x: torch.Tensor, edges: torch.Tensor | None, weight: Any, how: int) -> Work | None:
     """The launches of one dimension, and then the sum."""
     if call.written or call.foreign or edges is None or not x.numel() or edges.numel() < 2:
         return None
@@ -60,7 +60,7 @@ def _counted(call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: An
     return None if summed is None else Work(summed.results, (*launches, *summed.launches))
 
 
-def _histc(call: Call) -> Work | None:
+def _histc(call: KernelCall) -> Work | None:
     x, bins = call.given["self"], call.given["bins"]
     if call.release != _READ or bins <= 0 or not x.numel() or x.is_complex() or x.dtype == torch.bool:
         return None
@@ -68,7 +68,7 @@ def _histc(call: Call) -> Work | None:
     return _counted(call, x, edges, None, _EVEN)
 
 
-def _histogram(call: Call) -> Work | None:
+def _histogram(call: KernelCall) -> Work | None:
     x, bins, weight = (call.given[name] for name in ("self", "bins", "weight"))
     if call.release not in READ or x.dtype != torch.float32 or not x.numel():
         return None

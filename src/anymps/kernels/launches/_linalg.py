@@ -15,7 +15,7 @@ import math
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work, empty
 from anymps.kernels.launches._elements import NAMES, batch_of
 from anymps.kernels.launches._unary import launch_of_one
 
@@ -31,7 +31,7 @@ _FEWEST = 8  # right-hand sides
 _THREADS = 4  # of each equation
 
 
-def _cholesky(call: Call) -> Work | None:
+def _cholesky(call: KernelCall) -> Work | None:
     """Block by block: the diagonal one, those behind it in its column, and what they take from the rest."""
     matrix, upper = call.given["self"], call.given["upper"]
     if not call.makes(matrix) or call.given["check_errors"]:
@@ -63,7 +63,7 @@ def _cholesky(call: Call) -> Work | None:
     return Work((out, info), tuple(launches))
 
 
-def _qr(call: Call) -> Work | None:
+def _qr(call: KernelCall) -> Work | None:
     """Q and R are copied out of larger matrices."""
     matrix, mode = call.given["A"], call.given["mode"]
     if not call.makes(matrix) or matrix.dtype != torch.float32 or mode not in ("reduced", "complete"):
@@ -88,7 +88,7 @@ def _qr(call: Call) -> Work | None:
     return Work((q, r), tuple(launches))
 
 
-def _householder(call: Call) -> Work | None:
+def _householder(call: KernelCall) -> Work | None:
     matrix, factors = call.given["input"], call.given["tau"]
     if not call.makes(matrix, factors) or factors.dtype != matrix.dtype:
         return None
@@ -115,7 +115,7 @@ def _householder(call: Call) -> Work | None:
     return Work((out,), (Launch(name, (out, factors, *products, params), threads, (width,)),))
 
 
-def _reflectors(call: Call) -> Work | None:
+def _reflectors(call: KernelCall) -> Work | None:
     """A panel of no more than 32 columns, or rows, as torch 2.15 factors it (geqrf_kernel_mps in its libtorch_cpu)."""
     matrix = call.given["self"]
     if not call.makes(matrix) or matrix.dtype != torch.float32:
@@ -143,7 +143,7 @@ def _reflectors(call: Call) -> Work | None:
     return Work((out, factors), (launch,))
 
 
-def _inverse(call: Call) -> Work | None:
+def _inverse(call: KernelCall) -> Work | None:
     """Of matrices of one to four rows, as torch 2.15 finds it: a thread each."""
     matrix = call.given["A"]
     if not call.makes(matrix) or matrix.dtype != torch.float32 or call.given["check_errors"]:
@@ -166,7 +166,7 @@ def _laid(x: torch.Tensor) -> torch.Tensor:
     return x if x.is_contiguous() or x.mT.is_contiguous() else x.contiguous()
 
 
-def _triangular(call: Call) -> Work | None:
+def _triangular(call: KernelCall) -> Work | None:
     a, b, left = call.given["self"], call.given["B"], call.given["left"]
     if not call.makes(a, b) or a.dtype != torch.float32 or b.dtype != a.dtype:
         return None

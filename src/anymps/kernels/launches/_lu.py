@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work, empty
 from anymps.kernels.launches._elements import NAMES, batch_of
 
 _PANEL = 32
@@ -146,7 +146,7 @@ def _factored(steps: _Steps) -> None:
             steps.multiply((end, rows), (end, columns), first, width)
 
 
-def _factor(call: Call) -> Work | None:
+def _factor(call: KernelCall) -> Work | None:
     matrix = call.given["A"]
     if not call.makes(matrix) or not call.given["pivot"] or call.given["check_errors"] or matrix.dtype not in _DTYPES:
         return None
@@ -164,7 +164,7 @@ def _factor(call: Call) -> Work | None:
     return Work((out, pivots, info), tuple(steps.launches), copies=((out, work),))
 
 
-def _solve(call: Call) -> Work | None:
+def _solve(call: KernelCall) -> Work | None:
     """The factors stand to the left of the right-hand sides, and are applied 32 rows at a time, down and up again."""
     factors, pivots, sides = (call.given[name] for name in ("LU", "pivots", "B"))
     adjoint = call.given["adjoint"]

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import MOST_32, NAMES, reach, result_of
 
 _SINCE = (2, 15)
@@ -99,7 +99,9 @@ def _rows(matrix: torch.Tensor, small: bool) -> tuple[str, int, int, int]:
     return f"gemv_nt_{NAMES[matrix.dtype]}_{rows}_{width}", rows * _LANES, rows, width
 
 
-def _product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None) -> Work | None:
+def _product_with_vector(
+    call: KernelCall, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None
+) -> Work | None:
     """The work of `mm` and `addmm` where one of the two matrices has one row, or one column; else None."""
     if call.release < _SINCE or call.foreign or not (x.is_floating_point() and x.dtype in NAMES):
         return None
@@ -140,7 +142,7 @@ def _product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias:
     return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),))
 
 
-def _linear_combination(call: Call) -> Work | None:
+def _linear_combination(call: KernelCall) -> Work | None:
     """Sums of the tensors along the first dimension, by a row of coefficients each."""
     x, factors = call.given["input"], call.given["coefficients"]
     if call.foreign or call.written or x.dtype not in NAMES or factors.dtype != x.dtype or not x.numel():
@@ -164,7 +166,7 @@ def _takes_metal(x: torch.Tensor) -> bool:
     return not x.is_floating_point() and (not x.is_complex() or x.shape[-1] > _MOST_COMPLEX)
 
 
-def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
+def _is_plain(call: KernelCall, *tensors: torch.Tensor) -> bool:
     return (
         call.release == _READ
         and not call.foreign
@@ -191,7 +193,7 @@ def _matmul(x: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> Work:
     return _work(out, f"matmul_{NAMES.get(x.dtype)}", (x, other, out, strides, [*x.shape, out.shape[1]]))
 
 
-def _mm(call: Call) -> Work | None:
+def _mm(call: KernelCall) -> Work | None:
     x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
     if not _is_plain(call, x, other) or not _takes_metal(x):
         return _product_with_vector(call, x, other, None)
@@ -199,13 +201,13 @@ def _mm(call: Call) -> Work | None:
     return None if out is None else _matmul(x, other, out)
 
 
-def _factors(call: Call) -> list[Any]:
+def _factors(call: KernelCall) -> list[Any]:
     """As the kernel takes them: pairs for complex numbers."""
     factors = [call.given[name] for name in ("alpha", "beta")]
     return [complex(one) for one in factors] if call.given["self"].is_complex() else factors
 
 
-def _addmm(call: Call) -> Work | None:
+def _addmm(call: KernelCall) -> Work | None:
     bias, x, other = (call.given[name].resolve_conj() for name in ("self", "mat1", "mat2"))
     if not _is_plain(call, x, other, bias) or not _takes_metal(x):
         return _product_with_vector(call, x, other, bias)
@@ -221,7 +223,7 @@ def _addmm(call: Call) -> Work | None:
     return _work(out, name, (x, other, out, bias, _factors(call), strides, [*x.shape, out.shape[1]]))
 
 
-def _bmm(call: Call) -> Work | None:
+def _bmm(call: KernelCall) -> Work | None:
     x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
     if not _is_plain(call, x, other) or not _takes_metal(x):
         return None
@@ -233,7 +235,7 @@ def _bmm(call: Call) -> Work | None:
     return _work(out, name, (x, other, out, strides, [*x.shape[1:], out.shape[2], x.shape[0]]), x.shape[0])
 
 
-def _added(call: Call, kernel: str) -> Work | None:
+def _added(call: KernelCall, kernel: str) -> Work | None:
     """`baddbmm`, and `addbmm`, which sums over the batches."""
     bias, x, other = (call.given[name].resolve_conj() for name in ("self", "batch1", "batch2"))
     if not _is_plain(call, x, other, bias) or not _takes_metal(x):
@@ -251,11 +253,11 @@ def _added(call: Call, kernel: str) -> Work | None:
     return _work(out, name, (x, other, out, bias, _factors(call), strides, sizes), x.shape[0] if each else 1)
 
 
-def _all_contiguous(call: Call, *tensors: torch.Tensor) -> bool:
+def _all_contiguous(call: KernelCall, *tensors: torch.Tensor) -> bool:
     return not call.written and not call.foreign and all(one.is_contiguous() and one.numel() for one in tensors)
 
 
-def _pack(call: Call) -> Work | None:
+def _pack(call: KernelCall) -> Work | None:
     """Two numbers a byte, as they are multiplied."""
     weight, tiles = call.given["self"], call.given["innerKTiles"]
     if not _all_contiguous(call, weight) or weight.dim() != 2 or weight.dtype != torch.uint8 or tiles not in (2, 4, 8):
@@ -270,7 +272,7 @@ def _pack(call: Call) -> Work | None:
     return Work((out,), (Launch(name, (weight, out, [rows, words]), (rows, words, 1), (_GROUP, 1, 1)),))
 
 
-def _int4(call: Call) -> Work | None:
+def _int4(call: KernelCall) -> Work | None:
     x, weight, of, scales = (call.given[name] for name in ("self", "mat2", "qGroupSize", "qScaleAndZeros"))
     if not _all_contiguous(call, x, weight, scales) or x.dim() != 2 or weight.dim() != 4 or of not in _GROUPS:
         return None
@@ -288,7 +290,7 @@ def _height(rows: int) -> int:
     return 64 if rows > 48 else 32 if rows > 24 else 16
 
 
-def _grouped(call: Call) -> Work | None:
+def _grouped(call: KernelCall) -> Work | None:
     x, other, offsets = call.given["self"], call.given["mat2"], call.given["offs"]
     if call.foreign or call.written or offsets is None or call.given["bias"] is not None:
         return None

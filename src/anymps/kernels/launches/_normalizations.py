@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 
 _BLOCK, _LANES, _MOST = 4, 32, 1024
@@ -29,7 +29,7 @@ def _type(tensor: torch.Tensor | None) -> str | None:
     return "void" if tensor is None else NAMES.get(tensor.dtype)
 
 
-def _params(call: Call) -> dict[str, Any]:
+def _params(call: KernelCall) -> dict[str, Any]:
     n, c, area, groups = (int(call.given[name]) for name in ("N", "C", "HxW", "group"))
     each = c // groups
     return {
@@ -43,7 +43,7 @@ def _params(call: Call) -> dict[str, Any]:
     }
 
 
-def _is_plain(call: Call, *tensors: torch.Tensor | None) -> bool:
+def _is_plain(call: KernelCall, *tensors: torch.Tensor | None) -> bool:
     given = [one for one in tensors if one is not None]
     return (
         call.is_read_or_older
@@ -53,7 +53,7 @@ def _is_plain(call: Call, *tensors: torch.Tensor | None) -> bool:
     )
 
 
-def _forward(call: Call) -> Work | None:
+def _forward(call: KernelCall) -> Work | None:
     x, weight, bias = (call.given[name] for name in ("input", "weight", "bias"))
     if not _is_plain(call, x, weight, bias):
         return None
@@ -69,7 +69,7 @@ def _forward(call: Call) -> Work | None:
     return Work((out, mean, deviation), (launch,))
 
 
-def _backward(call: Call) -> Work | None:
+def _backward(call: KernelCall) -> Work | None:
     names = ("grad_out", "input", "mean", "rstd", "weight")
     gradient, x, mean, deviation, weight = (call.given[name] for name in names)
     if not _is_plain(call, gradient, x, mean, deviation, weight) or not all(call.given["output_mask"]):
@@ -98,7 +98,7 @@ def _reads_as(own: torch.Tensor, x: torch.Tensor, release: tuple[int, int]) -> b
     return own.dtype == x.dtype or (release < (2, 14) and own.element_size() > x.element_size())
 
 
-def _layer_norm(call: Call) -> Work | None:
+def _layer_norm(call: KernelCall) -> Work | None:
     x, weight, bias = (call.given[name] for name in ("input", "weight", "bias"))
     shape: Sequence[int] = call.given["normalized_shape"]
     columns = math.prod(shape)

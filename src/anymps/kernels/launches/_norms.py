@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, result_of, sizes_of, strides_of
 from anymps.kernels.launches._reductions import READ, named_dims, reduction_params, result_without
 from anymps.kernels.launches._split_reductions import SPLIT, Op, reduced
@@ -48,7 +48,7 @@ def _norm_launch(x: torch.Tensor, out: torch.Tensor, p: float) -> Launch:
 _SPLIT_NORMS = {0.0: "l0", 1.0: "l1", 2.0: "l2", math.inf: "inf", -math.inf: "neginf"}
 
 
-def _split_norm(call: Call) -> Work | None:
+def _split_norm(call: KernelCall) -> Work | None:
     """As torch 2.15 finds them: partial results of sums are float32, those of extremes are as the tensor is."""
     x, p = call.given["self"], call.given.get("p", call.given.get("ord"))
     p = 2.0 if p is None else p
@@ -63,7 +63,7 @@ def _split_norm(call: Call) -> Work | None:
     return reduced(call, Op(kernel, joins, types, "float", number), x, result, torch.float32)
 
 
-def _norm(call: Call) -> Work | None:
+def _norm(call: KernelCall) -> Work | None:
     if call.release == SPLIT:
         return _split_norm(call)
     x = call.given["self"]
@@ -81,7 +81,7 @@ def _norm(call: Call) -> Work | None:
     return Work((out,), (_norm_launch(x, kept, float(p)),))
 
 
-def _renorm(call: Call) -> Work | None:
+def _renorm(call: KernelCall) -> Work | None:
     x, of = call.given["self"], NAMES.get(call.given["self"].dtype)
     if not call.is_read or call.foreign or x.dim() < 2 or not x.numel() or not x.is_floating_point():
         return None
@@ -102,7 +102,7 @@ def _renorm(call: Call) -> Work | None:
     return Work((out,), launches)
 
 
-def _cdist_backward(call: Call) -> Work | None:
+def _cdist_backward(call: KernelCall) -> Work | None:
     gradient, x, other, distances = (call.given[name] for name in ("grad", "x1", "x2", "cdist"))
     p = call.given["p"]
     if call.written or p in (0.0, 2.0) or not call.takes(gradient, x, other, distances):
@@ -126,7 +126,7 @@ def _cdist_backward(call: Call) -> Work | None:
     return Work((out,), (Launch(name, buffers, threads, (width, 1, 1)),))
 
 
-def _cross(call: Call) -> Work | None:
+def _cross(call: KernelCall) -> Work | None:
     x, other = call.given["self"], call.given["other"]
     if not call.takes(x, other) or x.dtype != other.dtype:
         return None

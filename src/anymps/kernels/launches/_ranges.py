@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _FIRST = 0  # the place of the first number
 
 
-def _written(call: Call) -> torch.Tensor | None:
+def _written(call: KernelCall) -> torch.Tensor | None:
     """What a call writes; None if no kernel writes it."""
     if not call.written or call.foreign or not call.written[0].is_floating_point():
         return None
@@ -38,14 +38,14 @@ def _launched(kernel: str, out: torch.Tensor, numbers: list[Any], counts: list[i
     return Work((out,), (Launch(name, (out, numbers, *places), (out.numel(),)),))
 
 
-def _arange(call: Call) -> Work | None:
+def _arange(call: KernelCall) -> Work | None:
     out, first, step = _written(call), call.given["start"], call.given["step"]
     if out is None or out.numel() != math.ceil((call.given["end"] - first) / step):
         return None  # the host makes it of that size first
     return _launched("arange", out, [first, step], [])
 
 
-def _linspace(call: Call) -> Work | None:
+def _linspace(call: KernelCall) -> Work | None:
     out, first, last, steps = _written(call), *(call.given[name] for name in ("start", "end", "steps"))
     plain = all(type(one) in (int, float) for one in (first, last))
     if out is None or out.numel() != steps or steps < 2 or not plain:

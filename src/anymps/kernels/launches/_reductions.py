@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, result_of
 
 READ = (2, 13)  # before, sums are MPSGraph's; the host of later releases chooses otherwise
@@ -22,7 +22,7 @@ _ROWS_GROUP, _TILE, _MOST_GROUPS = 256, 32, 512
 _SUMS = ("sum", "nansum")  # their kernels divide, and read in a first pass what is not contiguous
 
 
-def named_dims(call: Call, x: torch.Tensor) -> list[int]:
+def named_dims(call: KernelCall, x: torch.Tensor) -> list[int]:
     """The dimensions that a reduction is to take together, in order: all of them if the call names none."""
     asked = call.given.get("dim")
     named = [asked] if isinstance(asked, int) else list(asked or ())
@@ -30,7 +30,7 @@ def named_dims(call: Call, x: torch.Tensor) -> list[int]:
 
 
 def result_without(
-    call: Call, x: torch.Tensor, dims: Collection[int], dtype: torch.dtype
+    call: KernelCall, x: torch.Tensor, dims: Collection[int], dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The result of a reduction over `dims`, and the same with size 1 where they go; None if it is not contiguous."""
     kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
@@ -39,7 +39,7 @@ def result_without(
     return None if out is None or not out.is_contiguous() else (out, out.view(kept))
 
 
-def summed_dtype(call: Call, mean: bool) -> torch.dtype | None:
+def summed_dtype(call: KernelCall, mean: bool) -> torch.dtype | None:
     """The dtype of a sum or a mean, to which the host casts what it reads first; None for a mean of whole numbers."""
     x = call.given["self"]
     whole = not x.dtype.is_floating_point and not x.dtype.is_complex
@@ -69,7 +69,7 @@ def reduction_params(
     }
 
 
-def _passes(call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float) -> list[Launch]:
+def _passes(call: KernelCall, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float) -> list[Launch]:
     """A whole tensor: slices of it to partial results, and these to one. Nothing if it cannot be cut evenly."""
     groups = min(_MOST_GROUPS, -(-x.numel() // (_MOST * _CHAINS)))
     while groups > 1 and x.numel() % groups:
@@ -93,7 +93,9 @@ def _passes(call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor
     ]
 
 
-def _launches(call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float) -> list[Launch]:
+def _launches(
+    call: KernelCall, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, divisor: float
+) -> list[Launch]:
     """`out` has the dimensions of `x`, of size 1 where they go; `of` are the types in the kernels' names."""
     more = (divisor,) if kernel in _SUMS else ()
     gone = [at for at in range(x.dim()) if x.shape[at] != out.shape[at]]
@@ -118,7 +120,7 @@ def _launches(call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tens
     return [Launch(f"{kernel}_reduction_{of}", (x, out, params), (out.numel() * width,), (width,))]
 
 
-def _reduce(call: Call, kernel: str, x: torch.Tensor, mean: bool = False) -> Work | None:
+def _reduce(call: KernelCall, kernel: str, x: torch.Tensor, mean: bool = False) -> Work | None:
     if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg():
         return None
     found = result_without(call, x, named_dims(call, x), x.dtype)
@@ -132,7 +134,7 @@ def _reduce(call: Call, kernel: str, x: torch.Tensor, mean: bool = False) -> Wor
     return Work((out,), tuple(launches))
 
 
-def _sum(call: Call, kernel: str = "sum", mean: bool = False) -> Work | None:
+def _sum(call: KernelCall, kernel: str = "sum", mean: bool = False) -> Work | None:
     result = summed_dtype(call, mean)
     if result is None:
         return None

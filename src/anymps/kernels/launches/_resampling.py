@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import MOST_32, NAMES, laid
 
 _STRUCTS = (2, 15)  # `UpSample.h` of the wheel: one struct for images of any dimensions
@@ -48,7 +48,7 @@ def _memory_format(x: torch.Tensor) -> torch.memory_format:
     return last if not x.is_contiguous() and x.is_contiguous(memory_format=last) else torch.contiguous_format
 
 
-def resampling_buffers(call: Call, image: torch.Tensor, result: torch.Tensor, dims: int) -> tuple[Any, ...]:
+def resampling_buffers(call: KernelCall, image: torch.Tensor, result: torch.Tensor, dims: int) -> tuple[Any, ...]:
     """What the kernels of an upsampling take: both tensors, how they lie, and the scales, the width's first.
 
     In the backward these are the image's gradient and that of the result.
@@ -67,7 +67,7 @@ def resampling_buffers(call: Call, image: torch.Tensor, result: torch.Tensor, di
     return (image, result, *shapes.values(), scales * (3 - dims), align)
 
 
-def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
+def _upsample(call: KernelCall, kernel: str, dims: int) -> Work | None:
     x, size = call.given.get("self"), call.given.get("output_size")
     if not call.is_read or call.written or call.foreign or x is None or size is None or x.dim() != dims + 2:
         return None
@@ -80,7 +80,7 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     return Work((out,), (Launch(name, buffers, (math.prod(size),)),))
 
 
-def _grid_sampler(call: Call, dims: int) -> Work | None:
+def _grid_sampler(call: KernelCall, dims: int) -> Work | None:
     x, grid = call.given["input"], call.given["grid"]
     mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
     if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != dims + 2:
@@ -100,7 +100,7 @@ def _grid_sampler(call: Call, dims: int) -> Work | None:
     return Work((out,), (launch,))
 
 
-def _upsample_backward(call: Call, kernel: str, dims: int, gathers: bool = False) -> Work | None:
+def _upsample_backward(call: KernelCall, kernel: str, dims: int, gathers: bool = False) -> Work | None:
     """What a thread adds to the places that were read, or gathers for a place of the result."""
     gradient, to = call.given["grad_output"], call.given["input_size"]
     if not (call.release >= _GATHERED if gathers else call.is_read) or gradient.dim() != dims + 2:
@@ -116,7 +116,7 @@ def _upsample_backward(call: Call, kernel: str, dims: int, gathers: bool = False
     return Work((out,), (Launch(name, resampling_buffers(call, out, gradient, dims), threads),))
 
 
-def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
+def _grid_sampler_backward(call: KernelCall, dims: int) -> Work | None:
     gradient, x, grid = (call.given[name] for name in ("grad_output", "input", "grid"))
     mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
     if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or gradient.dtype != x.dtype:

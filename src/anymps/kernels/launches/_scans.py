@@ -15,7 +15,7 @@ from functools import partial
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work, empty
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work, empty
 from anymps.kernels.launches._elements import NAMES, result_of
 
 _READ = (2, 15)  # what the host does in later releases was not looked up
@@ -32,7 +32,7 @@ _READS = 16  # of a thread whose group looks back
 _COLUMN_READS = {2: 8, 4: 4, 8: 4, 16: 2}  # by how many columns there are
 
 
-def _scan(call: Call, kernel: str) -> Work | None:
+def _scan(call: KernelCall, kernel: str) -> Work | None:
     """Sums and products; of integers in 64 bits."""
     x = call.given["self"]
     whole = kernel != "logcumsumexp" and not (x.is_floating_point() or x.is_complex())
@@ -52,11 +52,11 @@ def _scan(call: Call, kernel: str) -> Work | None:
     return _launch(call, kernel, x, out, reads=2 if wide else 4)
 
 
-def _is_plain(call: Call, x: torch.Tensor, out: torch.Tensor) -> bool:
+def _is_plain(call: KernelCall, x: torch.Tensor, out: torch.Tensor) -> bool:
     return bool(x.dim() and x.numel()) and not (call.foreign or x.is_conj() or x.is_neg()) and out.shape == x.shape
 
 
-def _launch(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor, reads: int) -> Work | None:
+def _launch(call: KernelCall, kernel: str, x: torch.Tensor, out: torch.Tensor, reads: int) -> Work | None:
     if call.release > _READ or not _is_plain(call, x, out) or not x.is_contiguous() or not out.is_contiguous():
         return None
     dim = call.given["dim"] % x.dim()
@@ -92,7 +92,7 @@ def _up(count: int, to: int) -> int:
     return _parts(count, to) * to
 
 
-def split_scan(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor) -> tuple[Launch, ...] | None:
+def split_scan(call: KernelCall, kernel: str, x: torch.Tensor, out: torch.Tensor) -> tuple[Launch, ...] | None:
     """The launches; none for a scan that one group does, None where the kernels are not there."""
     if x.dtype not in _TYPES:
         return ()
@@ -125,7 +125,7 @@ def split_scan(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor) -> t
     return found
 
 
-def _looks_back(call: Call, x: torch.Tensor) -> bool:
+def _looks_back(call: KernelCall, x: torch.Tensor) -> bool:
     return x.dtype in _FLOATS and call.looks_back and not torch.are_deterministic_algorithms_enabled()
 
 

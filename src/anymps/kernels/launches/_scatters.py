@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, laid, operand_to_write
 
 _ERRORS, _ERRORS_STRIDED = 7, 10  # the slot of the error buffer of kernels for dense tensors, and for others
@@ -39,7 +39,7 @@ def _fits(one: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
     )
 
 
-def _scatter(call: Call, mode: str) -> Work | None:
+def _scatter(call: KernelCall, mode: str) -> Work | None:
     if "src" not in call.given:
         return None  # a number
     x, index, source = (call.given[name] for name in ("self", "index", "src"))
@@ -60,20 +60,20 @@ def _scatter(call: Call, mode: str) -> Work | None:
     return Work((out,), (Launch(name, (out, source, index, *places), (index.numel(),), None, errors),))
 
 
-def _scatter_named(call: Call) -> Work | None:
+def _scatter_named(call: KernelCall) -> Work | None:
     """`scatter` with the name of what it does with each number."""
     reduce = call.given.get("reduce")
     return _scatter(call, _REDUCED[reduce]) if reduce in _REDUCED else None
 
 
-def _scatter_reduce(call: Call) -> Work | None:
+def _scatter_reduce(call: KernelCall) -> Work | None:
     reduce = call.given["reduce"]
     if reduce not in _REDUCED or not call.given["include_self"]:
         return None
     return _scatter(call, _REDUCED[reduce])
 
 
-def _embedding_dense_backward(call: Call) -> Work | None:
+def _embedding_dense_backward(call: KernelCall) -> Work | None:
     gradient, indices = call.given["grad_output"], call.given["indices"]
     rows, by_count = call.given["num_weights"], call.given["scale_grad_by_freq"]
     types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}_32"
@@ -110,7 +110,7 @@ def _line(index: torch.Tensor) -> torch.Tensor | None:
     return index.view(1) if index.dim() == 0 else index
 
 
-def _index_add(call: Call) -> Work | None:
+def _index_add(call: KernelCall) -> Work | None:
     x, source = call.given["self"], call.given["source"]
     index = _line(call.given["index"])
     if index is None or not isinstance(call.given["dim"], int) or not call.takes(x, source, index):

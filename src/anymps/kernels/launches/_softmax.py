@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import MOST_32, NAMES, result_of
 
 _LANES, _THREADS, _MOST = 32, 256, 1024
@@ -64,7 +64,7 @@ def _parts(parts: int, count: int) -> tuple[int, int]:
     return parts, -(-count // parts)
 
 
-def _softmax(call: Call, kernel: str) -> Work | None:
+def _softmax(call: KernelCall, kernel: str) -> Work | None:
     x = call.given["self"]
     if call.foreign or not x.numel() or x.is_neg() or call.given["half_to_float"] or x.dtype not in NAMES:
         return None

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, UNSIGNED
 
 _A_THREAD, _LANES, _MOST = 4, 32, 1024
@@ -33,7 +33,7 @@ class _Rows:
     `chosen` are the first rank that is written and how many; without it all are.
     """
 
-    call: Call
+    call: KernelCall
     x: torch.Tensor
     count: int
     strides: tuple[int, int]  # between numbers of a row, between rows
@@ -180,7 +180,7 @@ def _flat(x: torch.Tensor, count: int) -> tuple[torch.Tensor, tuple[int, int]]:
 
 
 def _along(
-    call: Call, x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
+    call: KernelCall, x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
 ) -> Work:
     """The launches that fill `values` and `places`, which are dense.
 
@@ -212,7 +212,7 @@ def _along(
     return Work(results, tuple(launches), copies=copies)
 
 
-def _dim(call: Call, x: torch.Tensor) -> int | None:
+def _dim(call: KernelCall, x: torch.Tensor) -> int | None:
     """The dimension that is sorted; None for a call that no kernel does."""
     dim = call.given["dim"]
     if not call.is_read or call.foreign or not isinstance(dim, int):
@@ -222,11 +222,11 @@ def _dim(call: Call, x: torch.Tensor) -> int | None:
     return dim % x.dim() if 1 < x.shape[dim] and x.numel() <= _LONGEST else None
 
 
-def _outs(call: Call, shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _outs(call: KernelCall, shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return call.empty(shape, x.dtype), call.empty(shape, torch.int64)
 
 
-def _outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _outs_without(call: KernelCall, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The values and places of one element along `dim`: fresh, or those to write; None if these do not fit."""
     shape = [1 if at == dim else size for at, size in enumerate(x.shape) if at != dim or call.given["keepdim"]]
     values, places = call.written or _outs(call, shape, x)
@@ -236,7 +236,7 @@ def _outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, 
     return (values, places) if fit and values.dtype == x.dtype else None
 
 
-def _sort(call: Call) -> Work | None:
+def _sort(call: KernelCall) -> Work | None:
     x = call.given["self"]
     dim = _dim(call, x)
     if dim is None or call.written:
@@ -248,7 +248,7 @@ def _sort(call: Call) -> Work | None:
     return _along(call, x, dim, values, places, settings)
 
 
-def _topk(call: Call) -> Work | None:
+def _topk(call: KernelCall) -> Work | None:
     x, k = call.given["self"], call.given["k"]
     dim = _dim(call, x)
     if dim is None or call.written or not 0 < k <= x.shape[dim]:
@@ -266,7 +266,7 @@ def _topk(call: Call) -> Work | None:
     return Work(results, work.launches, copies=tuple((to, one.movedim(-1, dim)) for to, one in pairs))
 
 
-def _kth(call: Call) -> Work | None:
+def _kth(call: KernelCall) -> Work | None:
     x, k = call.given["self"], call.given["k"]
     dim = _dim(call, x)
     if dim is None or not 0 < k <= x.shape[dim] or torch.are_deterministic_algorithms_enabled():
@@ -276,7 +276,7 @@ def _kth(call: Call) -> Work | None:
     return None if outs is None else _along(call, x, dim, *outs, settings)
 
 
-def _median(call: Call, ignores_nan: bool) -> Work | None:
+def _median(call: KernelCall, ignores_nan: bool) -> Work | None:
     x = call.given["self"]
     dim = _dim(call, x) if "dim" in call.given else None
     if dim is None or (outs := _outs_without(call, x, dim)) is None:

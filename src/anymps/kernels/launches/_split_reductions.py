@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES
 from anymps.kernels.launches._reductions import (
     OF_2_13,
@@ -175,14 +175,14 @@ def _encoded(plan: _Plan, op: Op, x: torch.Tensor, out: torch.Tensor) -> Launch:
     return Launch(name, (x, out, params), (plan.outer * width,), (width,))
 
 
-def _room(call: Call, op: Op, count: int, dtype: torch.dtype) -> torch.Tensor:
+def _room(call: KernelCall, op: Op, count: int, dtype: torch.dtype) -> torch.Tensor:
     """Memory for the results of segments."""
     if op.partial == _THREE:
         return call.empty([4 * count], torch.float32)
     return call.empty([count], dtype)
 
 
-def _launches(call: Call, op: Op, x: torch.Tensor, out: torch.Tensor, partial: torch.dtype) -> tuple[Launch, ...]:
+def _launches(call: KernelCall, op: Op, x: torch.Tensor, out: torch.Tensor, partial: torch.dtype) -> tuple[Launch, ...]:
     """One, or that of segments and what takes their results together."""
     if not x.is_contiguous():
         order = sorted(range(x.dim()), key=x.stride().__getitem__, reverse=True)
@@ -216,7 +216,7 @@ def _gaps(plan: _Plan, op: Op, x: torch.Tensor, values: torch.Tensor) -> Launch:
     return Launch(name, buffers, (plan.segments * _FLAT_GROUP,), (_FLAT_GROUP,))
 
 
-def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: torch.dtype) -> Work | None:
+def reduced(call: KernelCall, op: Op, x: torch.Tensor, result: torch.dtype, partial: torch.dtype) -> Work | None:
     """A reduction over what the call asks for, in one pass or two."""
     if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg() or x.numel() >= 2**31:
         return None
@@ -230,7 +230,7 @@ def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: t
 def _summed(prefix: str, mean: bool = False) -> Describe:
     """As the host casts what it reads to the type of the result first."""
 
-    def describe(call: Call) -> Work | None:
+    def describe(call: KernelCall) -> Work | None:
         x, result = call.given["self"], summed_dtype(call, mean)
         if result is None or result not in NAMES or not x.numel() or not x.dim():
             return None
@@ -245,7 +245,7 @@ def _summed(prefix: str, mean: bool = False) -> Describe:
 
 
 def _spread(kernel: str) -> Describe:
-    def describe(call: Call) -> Work | None:
+    def describe(call: KernelCall) -> Work | None:
         x, correction = call.given["self"], call.given.get("correction", 1)
         if "unbiased" in call.given:
             correction = int(call.given["unbiased"])
@@ -272,7 +272,7 @@ def _by_release(name: str) -> Describe:
     """As the hosts of torch 2.13 and 2.15 do it, which were read; the CPU computes what others do."""
     read = {READ: OF_2_13.get(name), SPLIT: _LATER.get(name)}
 
-    def describe(call: Call) -> Work | None:
+    def describe(call: KernelCall) -> Work | None:
         found = read.get(call.release)
         return None if found is None else found(call)
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._binary import BINARY
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, result_of, sizes_of, strides_of
 from anymps.kernels.launches._unary import launch_of_one
 
@@ -27,7 +27,7 @@ launch that casts tells of the result, too, to which it casts last."""
 """`lerp` by a number is one of two tensors, and told there."""
 
 
-def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
+def _result(call: KernelCall, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Memory for the result: of the common dtype and shape; None where a call is for no kernel of three tensors."""
     if call.foreign or any(one.is_conj() or one.is_neg() or one.dtype not in NAMES for one in operands):
         return None
@@ -39,7 +39,7 @@ def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None
     return result_of(call, shape, common, operands)
 
 
-def _work(call: Call, out: torch.Tensor, launch: Launch | None) -> Work | None:
+def _work(call: KernelCall, out: torch.Tensor, launch: Launch | None) -> Work | None:
     if launch is None or launch.kernel not in call.kernels:
         return None  # nothing is launched for an empty result, so this is where a missing kernel is noticed
     return Work((out,), (launch,) if out.numel() else ())
@@ -51,13 +51,13 @@ def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, .
     return (sizes, *(strides_of(one, out.shape) for one in (out, *operands)), len(sizes))
 
 
-def _grid(call: Call, out: torch.Tensor) -> tuple[int, ...]:
+def _grid(call: KernelCall, out: torch.Tensor) -> tuple[int, ...]:
     """Threads of a strided launch: an element each, by the two innermost dimensions and the rest from torch 2.15 on."""
     sizes = sizes_of(out.shape)
     return (*[*sizes, 1][:2], math.prod(sizes[2:])) if call.release > _FLAT else (out.numel(),)
 
 
-def _clamp(call: Call) -> Work | None:
+def _clamp(call: KernelCall) -> Work | None:
     low, high = call.given["min"], call.given["max"]
     if not isinstance(low, torch.Tensor) and not isinstance(high, torch.Tensor):
         return _clamp_numbers(call, low, high)
@@ -70,7 +70,7 @@ def _clamp(call: Call) -> Work | None:
     return _of_three(call, "clamp", (call.given["self"], low, high))
 
 
-def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number: Any = None) -> Work | None:
+def _of_three(call: KernelCall, kernel: str, operands: Sequence[torch.Tensor], number: Any = None) -> Work | None:
     """The launch over three tensors, with a further argument or none."""
     out = _result(call, operands)
     if out is None or out.dtype not in NAMES:
@@ -103,7 +103,7 @@ def _number_dtype(dtype: torch.dtype) -> torch.dtype:
 def _scaled(kernel: str) -> Describe:
     """A tensor plus a factor times the product, or the quotient, of two others; of torch 2.15."""
 
-    def describe(call: Call) -> Work | None:
+    def describe(call: KernelCall) -> Work | None:
         operands = [call.given[name] for name in ("self", "tensor1", "tensor2")]
         common = torch.promote_types(operands[0].dtype, torch.promote_types(operands[1].dtype, operands[2].dtype))
         value = call.given["value"]
@@ -115,7 +115,7 @@ def _scaled(kernel: str) -> Describe:
     return describe
 
 
-def _clamp_numbers(call: Call, low: Any, high: Any) -> Work | None:
+def _clamp_numbers(call: KernelCall, low: Any, high: Any) -> Work | None:
     x = call.given["self"]
     bounds = [one for one in (low, high) if one is not None]
     if call.foreign or x.dtype not in NAMES or x.dtype == torch.bool or x.is_complex() or not bounds:
@@ -142,14 +142,14 @@ def _clamp_numbers(call: Call, low: Any, high: Any) -> Work | None:
 def _clamp_one(name: str, kept: str) -> Describe:
     """`clamp_min` and `clamp_max` are clamps without the other bound."""
 
-    def describe(call: Call) -> Work | None:
+    def describe(call: KernelCall) -> Work | None:
         given = {"self": call.given["self"], kept: None, name: call.given[name]}
         return _clamp(replace(call, given=given))
 
     return describe
 
 
-def _lerp(call: Call) -> Work | None:
+def _lerp(call: KernelCall) -> Work | None:
     """Dense, also with one weight for all, or strided, with kernels of their own for two and three dimensions."""
     if not isinstance(call.given["weight"], torch.Tensor):
         return BINARY["lerp"](call)
@@ -175,7 +175,7 @@ def _lerp(call: Call) -> Work | None:
 
 
 def _lerp_launch(
-    call: Call,
+    call: KernelCall,
     name: str,
     out: torch.Tensor,
     operands: Sequence[torch.Tensor],
@@ -185,7 +185,7 @@ def _lerp_launch(
     return _work(call, out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
 
 
-def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
+def _sampler_gradient(call: KernelCall, kernel: str, *names: str) -> Work | None:
     tensors = [call.given[name] for name in names]
     first = tensors[0]
     if call.written or call.foreign or not first.numel():

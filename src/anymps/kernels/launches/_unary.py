@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, all_dense, result_of, sizes_of, strides_of
 
 _GROUP = (32, 1)
@@ -29,8 +29,8 @@ class Row:
     kernel: str
     result: Literal["same", "float", "bool"] = "same"
     operands: tuple[str, ...] = ()
-    number: Callable[[Call], Any] | None = None
-    when: Callable[[Call], bool] = lambda _: True
+    number: Callable[[KernelCall], Any] | None = None
+    when: Callable[[KernelCall], bool] = lambda _: True
     of: str = ""
 
     def result_of(self, dtype: torch.dtype) -> torch.dtype:
@@ -40,10 +40,10 @@ class Row:
         return torch.float32 if self.result == "float" and not (dtype.is_floating_point or dtype.is_complex) else dtype
 
 
-def described(rows: tuple[Row, ...], describe: Callable[[Call, Row], Work | None]) -> Describe:
+def described(rows: tuple[Row, ...], describe: Callable[[KernelCall, Row], Work | None]) -> Describe:
     """By the first row that is for a call."""
 
-    def find(call: Call) -> Work | None:
+    def find(call: KernelCall) -> Work | None:
         row = next((row for row in rows if row.when(call)), None)
         return None if row is None else describe(call, row)
 
@@ -54,17 +54,17 @@ def _floats(kernel: str) -> Row:
     return Row(kernel, "float")
 
 
-def argument(name: str) -> Callable[[Call], Any]:
+def argument(name: str) -> Callable[[KernelCall], Any]:
     """A number of a call."""
     return lambda call: call.given[name]
 
 
-def fields(*names: str) -> Callable[[Call], dict[str, Any]]:
+def fields(*names: str) -> Callable[[KernelCall], dict[str, Any]]:
     """Several, as a struct."""
     return lambda call: {name: call.given[name] for name in names}
 
 
-def _finite(call: Call) -> dict[str, float]:
+def _finite(call: KernelCall) -> dict[str, float]:
     """What stands for NaN and for the infinities: 0 and the ends of the dtype unless the call says otherwise."""
     given, dtype = call.given, call.given["self"].dtype
     ends = torch.finfo(dtype if dtype in (torch.float16, torch.bfloat16) else torch.float32)
@@ -72,19 +72,19 @@ def _finite(call: Call) -> dict[str, float]:
     return {name: usual if given[name] is None else float(given[name]) for name, usual in values.items()}
 
 
-def is_exact(call: Call) -> bool:
+def is_exact(call: KernelCall) -> bool:
     """Whether `gelu` is not to be approximated."""
     return str(call.given.get("approximate", "none")) == "none"
 
 
-def _plain(call: Call) -> bool:
+def _plain(call: KernelCall) -> bool:
     return "decimals" not in call.given
 
 
-def _to_the(*powers: float) -> Callable[[Call], bool]:
+def _to_the(*powers: float) -> Callable[[KernelCall], bool]:
     """Powers that have kernels of their own; of integers only squares do."""
 
-    def holds(call: Call) -> bool:
+    def holds(call: KernelCall) -> bool:
         x, power = call.given["self"], call.given["exponent"]
         real = isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
         return isinstance(power, (int, float)) and power in powers and (real or power == 2)
@@ -92,13 +92,13 @@ def _to_the(*powers: float) -> Callable[[Call], bool]:
     return holds
 
 
-def _power(call: Call) -> Any:
+def _power(call: KernelCall) -> Any:
     """As the kernel takes it: whole for integers, as a pair for complex numbers."""
     power = call.given["exponent"]
     return complex(power) if call.given["self"].is_complex() else power
 
 
-def _by_a_number(call: Call) -> bool:
+def _by_a_number(call: KernelCall) -> bool:
     x, power = call.given["self"], call.given["exponent"]
     if not isinstance(x, torch.Tensor) or isinstance(power, torch.Tensor) or x.dtype == torch.bool:
         return False
@@ -150,7 +150,7 @@ _PARAMS = {"alpha": "ELUParams_{}", "beta": "SoftplusParams", "nan": "NanToNumPa
 """How kernels' names end that take a struct, by its first field."""
 
 
-def _describe(call: Call, row: Row) -> Work | None:
+def _describe(call: KernelCall, row: Row) -> Work | None:
     x = next(one for one in call.given.values() if isinstance(one, torch.Tensor))  # releases name it differently
     if call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
         return None
@@ -168,7 +168,7 @@ def _describe(call: Call, row: Row) -> Work | None:
 
 
 def launch_of_one(
-    call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor, number: Any, ends: list[str]
+    call: KernelCall, kernel: str, x: torch.Tensor, out: torch.Tensor, number: Any, ends: list[str]
 ) -> Launch | None:
     """The launch over one tensor, with a further argument or None; `ends` are how the kernel's name may end."""
     types = f"{NAMES[out.dtype]}_{NAMES[x.dtype]}"
@@ -195,7 +195,7 @@ def _number_types(number: Any, dtype: torch.dtype) -> list[str]:
     return [f"_{one}" for one in (own, "float", "long", "int", "float2")]
 
 
-def _log_sigmoid(call: Call) -> Work | None:
+def _log_sigmoid(call: KernelCall) -> Work | None:
     """The second result is for the CPU's backward alone, and empty here."""
     work = _describe(call, Row("log_sigmoid_forward")) if not call.written else None
     if work is None:

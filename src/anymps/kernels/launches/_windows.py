@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, laid, reach
 
 _LANES, _MOST = 32, 1024  # of a SIMD group; threads of a group
@@ -26,7 +26,7 @@ _MOST_29 = 2**29
 _SPACE = 3  # dimensions of a pool
 
 
-def _windows(call: Call, height: int, width: int) -> list[int] | None:
+def _windows(call: KernelCall, height: int, width: int) -> list[int] | None:
     """How many windows there are along each dimension; None if the settings are not those of two."""
     found = []
     for at, size in enumerate((height, width)):
@@ -38,7 +38,7 @@ def _windows(call: Call, height: int, width: int) -> list[int] | None:
     return found if min(found) > 0 else None
 
 
-def _col2im(call: Call) -> Work | None:
+def _col2im(call: KernelCall) -> Work | None:
     x, (height, width) = call.given["self"], call.given["output_size"]
     windows = _windows(call, height, width) if x.dim() in (2, 3) else None
     name = f"col2im_kernel_{NAMES.get(x.dtype)}_u32"
@@ -59,7 +59,7 @@ def _col2im(call: Call) -> Work | None:
     return Work((out if x.dim() == 3 else out.squeeze(0),), (launch,))
 
 
-def _unfold_backward(call: Call) -> Work | None:
+def _unfold_backward(call: KernelCall) -> Work | None:
     gradient, shape = call.given["grad_in"], call.given["input_sizes"]
     name = f"unfold_backward_{NAMES.get(gradient.dtype)}"
     if not call.is_read or not call.makes(gradient) or not shape or 0 in shape:
@@ -77,7 +77,7 @@ def _group(threads: tuple[int, int, int]) -> tuple[int, int, int]:
     return x, y, min(_MOST // (x * y), threads[2])
 
 
-def _line_backward(call: Call) -> Work | None:
+def _line_backward(call: KernelCall) -> Work | None:
     gradient, x, padding = (call.given[name] for name in ("grad_output", "self", "padding"))
     name = f"replication_pad1d_backward_{NAMES.get(x.dtype)}"
     if not call.is_read or not call.makes(gradient, x) or x.dim() not in (2, 3) or gradient.dtype != x.dtype:
@@ -105,7 +105,7 @@ def _padded(x: torch.Tensor, padding: Sequence[int], mirrors: bool) -> list[int]
     return sizes if min(sizes) > 0 else None
 
 
-def _edge(call: Call, kind: str, dims: int) -> Work | None:
+def _edge(call: KernelCall, kind: str, dims: int) -> Work | None:
     source, x, padding = (call.given[name] for name in ("grad_output", "self", "padding"))
     sizes = _padded(x, padding, kind == "reflection") if len(padding) == 2 * dims else None
     if sizes is None or not call.is_read or not call.makes(x, source):
@@ -137,7 +137,7 @@ def _each(value: Sequence[int] | int, dims: int) -> list[int]:
     return values * dims if len(values) == 1 else values
 
 
-def _avg_pool_backward(call: Call) -> Work | None:
+def _avg_pool_backward(call: KernelCall) -> Work | None:
     gradient, x = call.given["grad_output"], call.given["self"]
     name = f"avg_pool_backward_{NAMES.get(x.dtype)}"
     if not call.is_read_or_older or not call.makes(gradient, x) or gradient.dtype != x.dtype:
@@ -154,7 +154,7 @@ def _avg_pool_backward(call: Call) -> Work | None:
     return Work((out,), (launch,))
 
 
-def _adaptive_max_pool2d(call: Call) -> Work | None:
+def _adaptive_max_pool2d(call: KernelCall) -> Work | None:
     x, size = call.given["self"], call.given["output_size"]
     sizes: Sequence[int] = x.shape[-2:]
     if not call.is_read_or_older or not call.makes(x) or x.dim() not in (3, 4):

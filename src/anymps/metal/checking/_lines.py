@@ -18,7 +18,7 @@ _FRAME = re.compile(r"^(?P<file>.*):(?P<line>\d+)(?: \(discriminator \d+\))?$")
 
 
 @dataclass(frozen=True)
-class Place:
+class ShaderLine:
     """A line of the user's source; of another file in it (`c10/metal/…`) if that is all that is known.
 
     Line 0: it is not known.
@@ -28,7 +28,7 @@ class Place:
     header: str = ""
 
 
-def find_places(library: Path, addresses: Iterable[int]) -> dict[int, tuple[Place, ...]]:
+def find_places(library: Path, addresses: Iterable[int]) -> dict[int, tuple[ShaderLine, ...]]:
     """For each return address the lines that it stands in, the innermost first, those of inlined functions included."""
     wanted = tuple(sorted(set(addresses) - {0}))
     tool = next((tool for name in _TOOLS if (tool := shutil.which(name)) is not None), None)
@@ -41,7 +41,7 @@ def find_places(library: Path, addresses: Iterable[int]) -> dict[int, tuple[Plac
 
 
 @functools.lru_cache(maxsize=256)
-def _places_of(tool: str, library: Path, addresses: tuple[int, ...]) -> dict[int, tuple[Place, ...]]:
+def _places_of(tool: str, library: Path, addresses: tuple[int, ...]) -> dict[int, tuple[ShaderLine, ...]]:
     """Asks the tool once for each set of addresses: starting a process takes longer than most launches.
 
     A library's name is a digest of its source, so it stays the same library.
@@ -52,7 +52,7 @@ def _places_of(tool: str, library: Path, addresses: tuple[int, ...]) -> dict[int
         [tool, "-a", "-i", "-e", str(library)],
         input=given, capture_output=True, text=True, errors="replace", check=False, timeout=60,
     )  # fmt: skip
-    found: dict[int, tuple[Place, ...]] = {}
+    found: dict[int, tuple[ShaderLine, ...]] = {}
     address = 0
     for line in answer.stdout.splitlines():
         if line.startswith("0x"):
@@ -66,15 +66,15 @@ def _places_of(tool: str, library: Path, addresses: tuple[int, ...]) -> dict[int
     return found
 
 
-def user_place(frames: Sequence[int], places: dict[int, tuple[Place, ...]]) -> Place:
+def user_place(frames: Sequence[int], places: dict[int, tuple[ShaderLine, ...]]) -> ShaderLine:
     """The innermost line of the user's source on the way to an address, else the one in a header of PyTorch's."""
     way = [place for address in frames for place in places.get(address, ())]
     own = next((place for place in way if not place.header), None)
-    return own or next(iter(way), Place())
+    return own or next(iter(way), ShaderLine())
 
 
-def _place(file: str, line: int) -> Place | None:
+def _place(file: str, line: int) -> ShaderLine | None:
     if Path(file).name == SOURCE_NAME:
-        return Place(line)
+        return ShaderLine(line)
     header = _HEADER.search(file)
-    return Place(line, header[1]) if header is not None else None
+    return ShaderLine(line, header[1]) if header is not None else None

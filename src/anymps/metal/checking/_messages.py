@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps.metal.checking._events import Event, Kind
-from anymps.metal.checking._lines import Place, find_places, user_place
+from anymps.metal.checking._lines import ShaderLine, find_places, user_place
 from anymps.metal.checking._sample import Sample
 
 _MAX_LINE = 100  # characters of a line of source that are shown
@@ -63,13 +63,13 @@ def describe(events: Sequence[Event], launched: Launched) -> list[ShaderFault]:
 
 
 class _Words:
-    def __init__(self, launched: Launched, places: Mapping[int, tuple[Place, ...]]) -> None:
+    def __init__(self, launched: Launched, places: Mapping[int, tuple[ShaderLine, ...]]) -> None:
         self._launched = launched
         self._places = places
         self._lines = launched.source.splitlines()
 
     def faults(self, events: Sequence[Event]) -> list[ShaderFault]:
-        together: dict[tuple[int, Place, int], list[Event]] = {}
+        together: dict[tuple[int, ShaderLine, int], list[Event]] = {}
         for event in events:
             if (
                 event.kind == Kind.PLACES
@@ -92,13 +92,13 @@ class _Words:
             )
         return found
 
-    def _chain(self, address: int) -> tuple[Place, ...] | int:
+    def _chain(self, address: int) -> tuple[ShaderLine, ...] | int:
         return self._places.get(address) or address
 
-    def _place(self, event: Event) -> Place:
+    def _place(self, event: Event) -> ShaderLine:
         return user_place(event.pcs, dict(self._places))
 
-    def _where(self, place: Place) -> str:
+    def _where(self, place: ShaderLine) -> str:
         if place.header:
             return f" in {place.header}:{place.line}"
         if not 0 < place.line <= len(self._lines):

@@ -14,7 +14,7 @@ from anymps.metal.translation._brackets import closing, closing_angle, split_com
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_text import (
     PLANE,
-    Call,
+    CollectiveCall,
     GroupText,
     Item,
     LoopBegins,
@@ -115,7 +115,7 @@ class _Reader:
         parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
         varying, unkept = self.names.varying, self.addresses.pointing
         text = GroupText(self.function, parameters, self.axis, self.steps, varying, unkept, self.returns)
-        together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
+        together = any(isinstance(step, CollectiveCall) and step.word in _TOGETHER for step in self.steps)
         return GroupForm("\n".join(text.lines()), self.axis, together)
 
     def _parameters(self) -> None:
@@ -239,7 +239,7 @@ class _Reader:
         result = f"anymps_r{number}"
         uniform = word in _KNOWN
         _, lane = _KNOWN.get(word, ((), None))
-        self.steps.append(Call(result, word, path, arguments, lane, uniform))
+        self.steps.append(CollectiveCall(result, word, path, arguments, lane, uniform))
         (self.names.uniform if uniform else self.names.varying).add(result)
         replaced[start, close] = result
         return close

@@ -66,7 +66,7 @@ class Once:
 
 
 @dataclass(frozen=True)
-class Call:
+class CollectiveCall:
     """A function that all threads call together."""
 
     result: str
@@ -98,7 +98,7 @@ class LoopEnds:
     used: frozenset[str] = frozenset()
 
 
-Step = Piece | Once | Call | LoopBegins | LoopEnds
+Step = Piece | Once | CollectiveCall | LoopBegins | LoopEnds
 
 
 class GroupText:
@@ -140,7 +140,7 @@ class GroupText:
         for step in body:
             if isinstance(step, Piece):
                 own.update(name for item in step.items for name in item.declared)
-            elif isinstance(step, Call):
+            elif isinstance(step, CollectiveCall):
                 own.add(step.result)
         for name in own:
             self.inside.setdefault(name, first)
@@ -156,7 +156,7 @@ class GroupText:
                 lines += self._piece(number, step)
             elif isinstance(step, Once):
                 lines.append(step.text)
-            elif isinstance(step, Call):
+            elif isinstance(step, CollectiveCall):
                 lines += self._call(step)
             elif isinstance(step, LoopBegins):
                 self.open.append(number)
@@ -295,7 +295,7 @@ class GroupText:
             end, lines = "anymps_n", []
         return [*lines, "ANYMPS_ANY_ORDER", f"for (int anymps_i = 0; anymps_i < {end}; ++anymps_i) {call}"]
 
-    def _call(self, call: Call) -> list[str]:
+    def _call(self, call: CollectiveCall) -> list[str]:
         number = call.result.removeprefix("anymps_r")
         given = [
             f"unsigned({argument} + anymps_i)"

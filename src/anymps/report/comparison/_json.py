@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from anymps.compare import Call, Comparison, Divergence, Side, Sketch
+from anymps.compare import Comparison, Divergence, Side, Sketch, TracedCall
 from anymps.record import Site
 from anymps.report._objects import as_json
 from anymps.report.comparison import _words as words
@@ -75,7 +75,7 @@ def _divergence(found: Comparison, divergence: Divergence) -> dict[str, Any]:
     }
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: TracedCall) -> dict[str, Any]:
     return {
         "operator": call.operator,
         "number": call.number,

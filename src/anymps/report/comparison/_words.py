@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import listed, step_name
-from anymps.compare import Call, Cause, Comparison, Divergence, Rounding, Side, Sketch
+from anymps.compare import Cause, Comparison, Divergence, Rounding, Side, Sketch, TracedCall
 from anymps.record import Site
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
@@ -99,17 +99,17 @@ def place(site: Site) -> str:
     return f"{text.clean(site.file.rpartition('/')[2])}:{site.line}" if site.line else ""
 
 
-def step(found: Comparison, call: Call, lead: str = "") -> str:
+def step(found: Comparison, call: TracedCall, lead: str = "") -> str:
     """`step 3`, after `lead`; empty for a program without an optimizer."""
     return f"{lead}{step_name(call.step)}" if any(side.ending.steps for side in found.sides) else ""
 
 
-def short(call: Call) -> str:
+def short(call: TracedCall) -> str:
     """`bernoulli_`, as torch's documentation writes it."""
     return call.operator.split(".")[1] if call.operator.startswith("aten.") else call.operator
 
 
-def operators(calls: Sequence[Call]) -> str:
+def operators(calls: Sequence[TracedCall]) -> str:
     """The operators of a block, each once."""
     names = list(dict.fromkeys(f"`{short(call)}`" for call in calls))
     more = len(names) - _MOST_NAMES
@@ -179,7 +179,7 @@ def _autocast(found: Comparison, divergence: Divergence) -> str:
     return said
 
 
-def _computed_in(call: Call) -> str:
+def _computed_in(call: TracedCall) -> str:
     floats = [value.sketch.dtype for value in (*call.inputs, *call.results) if value.sketch.is_floating]
     names = list(dict.fromkeys(floats))
     return names[0] if len(names) == 1 else f"{names[0]} with a {names[-1]} result" if names else "integer arithmetic"

@@ -24,7 +24,7 @@ def script_of(story: Story) -> str:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedFinding:
     """A finding that is in both recordings, in other numbers."""
 
     before: Finding
@@ -57,7 +57,7 @@ class Diff:
     after: Story
     gone: tuple[Finding, ...]
     new: tuple[Finding, ...]
-    changed: tuple[Change, ...]
+    changed: tuple[ChangedFinding, ...]
     same: int
     step_title: str
     phases: tuple[PhaseChange, ...]
@@ -101,19 +101,21 @@ def compare(before: Story, after: Story, was: Sequence[Finding], now: Sequence[F
 
 def _pair(
     was: Sequence[Finding], now: Sequence[Finding], before: Story, after: Story
-) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[Change]]:
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[ChangedFinding]]:
     """What is only in the first, what is only in the second, and what is in both; equal ones in their order."""
-    found = {id(new): Change(old, new) for old, new in _same(was, now, before.run.directory, after.run.directory)}
+    found = {
+        id(new): ChangedFinding(old, new) for old, new in _same(was, now, before.run.directory, after.run.directory)
+    }
     gone, added = _others(found, was, now)
     if _other_script(before, after):
         old, left = ([finding for finding in some if finding.site.source.strip()] for some in (gone, added))
-        found |= {id(new): Change(old, new) for old, new in _same(old, left, None, None)}
+        found |= {id(new): ChangedFinding(old, new) for old, new in _same(old, left, None, None)}
         gone, added = _others(found, was, now)
     return gone, added, [found[id(finding)] for finding in now if id(finding) in found]
 
 
 def _others(
-    found: Mapping[int, Change], was: Sequence[Finding], now: Sequence[Finding]
+    found: Mapping[int, ChangedFinding], was: Sequence[Finding], now: Sequence[Finding]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Those of each that are in no change."""
     taken = {id(change.before) for change in found.values()}
@@ -137,7 +139,7 @@ def _other_script(before: Story, after: Story) -> bool:
     return all(names) and names[0] != names[1]
 
 
-def _differs(pair: Change) -> bool:
+def _differs(pair: ChangedFinding) -> bool:
     if pair.before.severity is not pair.after.severity:
         return True
     if pair.before.per_step and pair.after.per_step:

@@ -10,7 +10,7 @@ from anymps.report import _text as text
 from anymps.report._notes import STATES, brief_note
 from anymps.report._predicted import ON_MAC, phase_words
 from anymps.report._words import times
-from anymps.report.diff._compare import Change, Diff, PhaseChange, script_of
+from anymps.report.diff._compare import ChangedFinding, Diff, PhaseChange, script_of
 from anymps.report.document import Block, Column, Document, Facts, Form, Prose, Section, Table
 
 _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
@@ -138,7 +138,7 @@ def _side(story: Story) -> str:
     return ", ".join(word for word in words if word)
 
 
-def numbers(change: Change) -> str:
+def numbers(change: ChangedFinding) -> str:
     """How often before and after, in a step where both are known."""
     both = change.before, change.after
     in_steps = all(finding.per_step for finding in both)

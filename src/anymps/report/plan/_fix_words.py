@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps._text import duration
 from anymps.mac import Mac
-from anymps.plan import Fix, FixKind, MacTime, Outcome, Plan, Verdict
+from anymps.plan import Fix, FixKind, MacOutcome, MacTime, Plan, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
@@ -117,6 +117,6 @@ def _steps(times: Sequence[MacTime], macs: Sequence[Mac]) -> Iterator[str]:
             yield known[mac].verdict.value if known[mac].verdict in words.TOO_LARGE else "unknown"
 
 
-def _verdict(outcome: Outcome) -> str:
+def _verdict(outcome: MacOutcome) -> str:
     """The verdict without its place."""
     return outcome.verdict.value if outcome.verdict is Verdict.FAILS else words.verdict(outcome)

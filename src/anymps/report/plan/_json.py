@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from anymps.cost import WalkedStep
-from anymps.plan import LARGEST_BATCH, Batches, Change, Fix, MacTime, Plan, Row
+from anymps.plan import LARGEST_BATCH, Batches, Fix, MacTime, Plan, Row, TriedChange
 from anymps.record import Category, Moment, Site
 from anymps.report._objects import as_json
 
@@ -168,7 +168,7 @@ def _batches(batches: Batches) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: TriedChange) -> dict[str, Any]:
     return {
         "change": change.scenario.label,
         "peak_allocated": change.peak_allocated,

@@ -14,9 +14,9 @@ from anymps.plan import (
     Dropped,
     Fix,
     Kind,
+    MacOutcome,
     NoLarger,
     OtherAllocations,
-    Outcome,
     Plan,
     Row,
     Verdict,
@@ -273,7 +273,7 @@ def larger_unknown(why: NoLarger | None, problem: str) -> str:
     return unknown % text.clean(problem).rstrip(".") if "%s" in unknown else unknown
 
 
-def verdict(outcome: Outcome) -> str:
+def verdict(outcome: MacOutcome) -> str:
     """`fits`, `fits only without others`, or `fails in step 1, forward`."""
     if outcome.verdict is Verdict.TIGHT:
         return "fits only without others"
@@ -298,7 +298,7 @@ def _signed(number: int) -> str:
     return f"-{text.size(-number)}" if number < 0 else text.size(number) or "0"
 
 
-def needed(unlimited: int, outcome: Outcome) -> int:
+def needed(unlimited: int, outcome: MacOutcome) -> int:
     """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
     return unlimited if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
 

@@ -41,7 +41,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Call:
+class Syscall:
     """A call that changes what is known of a file, or makes, opens to write, renames (`names`) or removes one."""
 
     name: str
@@ -56,42 +56,42 @@ _PATH, _LINK, _FILE = Operand(path=0), Operand(path=0, follow=False), Operand(fi
 
 CALLS: Final = (
     # name, its number on x86-64 and on aarch64, its files
-    Call("chmod", (90, None), (_PATH,)),
-    Call("fchmod", (91, 52), (_FILE,)),
-    Call("fchmodat", (268, 53), (_AT,)),
-    Call("fchmodat2", (452, 452), (Operand(path=1, folder=0, flags=3),)),
-    Call("chown", (92, None), (_PATH,)),
-    Call("fchown", (93, 55), (_FILE,)),
-    Call("lchown", (94, None), (_LINK,)),
-    Call("fchownat", (260, 54), (Operand(path=1, folder=0, flags=4),)),
-    Call("utime", (132, None), (_PATH,)),
-    Call("utimes", (235, None), (_PATH,)),
-    Call("futimesat", (261, None), (_AT,)),
-    Call("utimensat", (280, 88), (Operand(path=1, folder=0, flags=3),)),
-    Call("setxattr", (188, 5), (_PATH,)),
-    Call("lsetxattr", (189, 6), (_LINK,)),
-    Call("fsetxattr", (190, 7), (_FILE,)),
-    Call("setxattrat", (463, 463), (Operand(path=1, folder=0, flags=2),)),
-    Call("removexattr", (197, 14), (_PATH,)),
-    Call("lremovexattr", (198, 15), (_LINK,)),
-    Call("fremovexattr", (199, 16), (_FILE,)),
-    Call("removexattrat", (466, 466), (Operand(path=1, folder=0, flags=2),)),
-    Call("file_setattr", (469, 469), (Operand(path=1, folder=0, flags=4),)),
-    Call("truncate", (76, 45), (_PATH,)),  # Landlock has it from version 3 on
-    Call("ioctl", (16, 29), (_FILE,)),  # with one of _IOCTLS
-    Call("open", (2, None), (_PATH,), names=True),
-    Call("creat", (85, None), (_PATH,), names=True),
-    Call("openat", (257, 56), (_AT,), names=True),
-    Call("openat2", (437, 437), (_AT,), names=True),
-    Call("mknod", (133, None), (_LINK,), names=True),
-    Call("mknodat", (259, 33), (_AT_LINK,), names=True),
-    Call("unlink", (87, None), (_LINK,), names=True),
-    Call("unlinkat", (263, 35), (_AT_LINK,), names=True),
-    Call("rename", (82, None), (_LINK, Operand(path=1, follow=False)), names=True),
-    Call("renameat", (264, 38), (_AT_LINK, Operand(path=3, folder=2, follow=False)), names=True),
-    Call("renameat2", (316, 276), (_AT_LINK, Operand(path=3, folder=2, follow=False)), names=True),
-    Call("link", (86, None), (_LINK, Operand(path=1, follow=False)), names=True),
-    Call("linkat", (265, 37), (Operand(1, 0, 4, follow=False), Operand(path=3, folder=2, follow=False)), names=True),
+    Syscall("chmod", (90, None), (_PATH,)),
+    Syscall("fchmod", (91, 52), (_FILE,)),
+    Syscall("fchmodat", (268, 53), (_AT,)),
+    Syscall("fchmodat2", (452, 452), (Operand(path=1, folder=0, flags=3),)),
+    Syscall("chown", (92, None), (_PATH,)),
+    Syscall("fchown", (93, 55), (_FILE,)),
+    Syscall("lchown", (94, None), (_LINK,)),
+    Syscall("fchownat", (260, 54), (Operand(path=1, folder=0, flags=4),)),
+    Syscall("utime", (132, None), (_PATH,)),
+    Syscall("utimes", (235, None), (_PATH,)),
+    Syscall("futimesat", (261, None), (_AT,)),
+    Syscall("utimensat", (280, 88), (Operand(path=1, folder=0, flags=3),)),
+    Syscall("setxattr", (188, 5), (_PATH,)),
+    Syscall("lsetxattr", (189, 6), (_LINK,)),
+    Syscall("fsetxattr", (190, 7), (_FILE,)),
+    Syscall("setxattrat", (463, 463), (Operand(path=1, folder=0, flags=2),)),
+    Syscall("removexattr", (197, 14), (_PATH,)),
+    Syscall("lremovexattr", (198, 15), (_LINK,)),
+    Syscall("fremovexattr", (199, 16), (_FILE,)),
+    Syscall("removexattrat", (466, 466), (Operand(path=1, folder=0, flags=2),)),
+    Syscall("file_setattr", (469, 469), (Operand(path=1, folder=0, flags=4),)),
+    Syscall("truncate", (76, 45), (_PATH,)),  # Landlock has it from version 3 on
+    Syscall("ioctl", (16, 29), (_FILE,)),  # with one of _IOCTLS
+    Syscall("open", (2, None), (_PATH,), names=True),
+    Syscall("creat", (85, None), (_PATH,), names=True),
+    Syscall("openat", (257, 56), (_AT,), names=True),
+    Syscall("openat2", (437, 437), (_AT,), names=True),
+    Syscall("mknod", (133, None), (_LINK,), names=True),
+    Syscall("mknodat", (259, 33), (_AT_LINK,), names=True),
+    Syscall("unlink", (87, None), (_LINK,), names=True),
+    Syscall("unlinkat", (263, 35), (_AT_LINK,), names=True),
+    Syscall("rename", (82, None), (_LINK, Operand(path=1, follow=False)), names=True),
+    Syscall("renameat", (264, 38), (_AT_LINK, Operand(path=3, folder=2, follow=False)), names=True),
+    Syscall("renameat2", (316, 276), (_AT_LINK, Operand(path=3, folder=2, follow=False)), names=True),
+    Syscall("link", (86, None), (_LINK, Operand(path=1, follow=False)), names=True),
+    Syscall("linkat", (265, 37), (Operand(1, 0, 4, follow=False), Operand(path=3, folder=2, follow=False)), names=True),
 )
 
 _OPEN_FLAGS: Final = {"open": 1, "openat": 2}  # place of the flags
@@ -112,7 +112,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # places in seccomp_data
 _SET_FILTER, _NEW_LISTENER = 1, 8
 
 
-def by_number() -> dict[int, Call]:
+def by_number() -> dict[int, Syscall]:
     """The calls of this machine by number; none for a system or a processor that is not known."""
     known = _ARCHITECTURES.get(platform.machine()) if sys.platform == "linux" else None
     if known is None:
