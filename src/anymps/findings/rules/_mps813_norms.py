@@ -37,8 +37,8 @@ ONE_CORE = Rule(
         "`torch.nn.utils.clip_grads_with_norm_(parameters, 1.0, norm)`."
     ),
     source=(
-        "names of the kernels in the macOS wheels: `norm_float_float` alone in torch 2.12 to 2.14, "
-        "`norm_l2_reduction_flat_float_float` since 2.15; public times of trainings on M4 and M4 Max"
+        "names of the kernels in the macOS wheels: norm_float_float alone in torch 2.12 to 2.14, "
+        "norm_l2_reduction_flat_float_float since 2.15; public times of trainings on M4 and M4 Max"
     ),
     example=Example(
         bad="""
