@@ -31,7 +31,7 @@ from anymps.record._file import open_readonly
 from anymps.record._memory import MemoryStory, read_samples, tell
 from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
-from anymps.record._queues import read_queues, read_step_queues
+from anymps.record._queues import read_queues
 from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable
@@ -158,7 +158,7 @@ class Recording:
     @cached_property
     def _walk(self) -> Walk:
         # What it reads cannot change, it takes seconds in a long recording, and a report needs it more than once.
-        return walk(self._rows, self.stream)
+        return walk(self._rows, self.stream, self.site)
 
     def typical_step(self) -> Step | None:
         """The step of median length among those with the typical number of waits and fallbacks; None without a step."""
@@ -231,8 +231,8 @@ class Recording:
         """The waits of one step with full detail, such as the typical one, each with the queue before it."""
         known = self._step_queues.get(step.step)
         if known is None:
-            through = walk(self._rows, self.stream, within(self._rows, step.step))
-            known = self._step_queues[step.step] = read_step_queues(step, through, self.site)
+            through = walk(self._rows, self.stream, self.site, within(self._rows, step.step), step.start_ns)
+            known = self._step_queues[step.step] = StepQueues(step, through.waits, through.left)
         return known
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
