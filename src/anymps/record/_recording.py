@@ -72,7 +72,7 @@ class Recording:
         What is `foreign`, as a file is that others may have made, is checked value by value.
         """
         self._file = OpenFile(connection, name)
-        self._rows, self._word = self._file.rows, self._file.word
+        self._rows = self._file.rows
         self._answers: dict[Picked, tuple[Occurrence, ...]] = {}
         self._step_queues: dict[int, StepQueues] = {}
         try:
@@ -308,13 +308,13 @@ class Recording:
             detail = self._file.read(read_object, text)
             name = str(detail.get("operator") or operator)
             places = self.site(at), self.site(origin)
-            result.append(Refusal(self._word(RefusalKind, kind), error, message, name, *places, detail))
+            result.append(Refusal(RefusalKind(kind), error, message, name, *places, detail))
         return tuple(result)
 
     @_computed_once
     def operators(self) -> tuple[OperatorUse, ...]:
         """Calls by operator and fate, the most frequent first, without marks of anymps."""
-        return read_operators(self._rows, self._counts, self._word)
+        return read_operators(self._rows, self._counts)
 
     @_computed_once
     def lines(self) -> tuple[Line, ...]:
@@ -374,7 +374,7 @@ class Recording:
         read = self._file.read
         return {
             identity: Signature(
-                name, self._word(Fate, fate), read(read_texts, inputs), read(read_texts, outputs), read(read_form, form)
+                name, Fate(fate), read(read_texts, inputs), read(read_texts, outputs), read(read_form, form)
             )
             for identity, name, fate, inputs, outputs, form in self._rows(
                 "SELECT s.id, o.name, s.fate, s.inputs, s.outputs, s.form FROM signatures s "
@@ -391,7 +391,7 @@ class Recording:
         # Rules and reports ask the same again, and each answer takes a pass over all entries.
         known = self._answers.get(calls)
         if known is None:
-            known = read_occurrences(self._rows, *calls, self.complete_steps, self._modules, self.site, self._word)
+            known = read_occurrences(self._rows, *calls, self.complete_steps, self._modules, self.site)
             self._answers[calls] = known
         return known
 
