@@ -7,8 +7,6 @@ import stat
 import sys
 from pathlib import Path
 
-import platformdirs
-
 from anymps._errors import UsageError
 from anymps._paths import whole_path
 
@@ -26,6 +24,8 @@ def cache_home() -> Path:
             return whole_path(Path(chosen).expanduser())
         except RuntimeError:
             raise UsageError(f"{CACHE_VARIABLE}={chosen} is not a directory: there is no such home directory") from None
+    import platformdirs  # not at the top: a process may need this module before Python has found other packages
+
     path = Path(platformdirs.user_cache_dir("anymps", appauthor=False))
     # Relative where HOME is, or where there is none: code must never be loaded from the current directory.
     if not path.is_absolute():

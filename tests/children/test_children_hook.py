@@ -17,6 +17,7 @@ import pytest
 from anymps.children import ChildParts, ChildSettings
 from anymps.children._parts import _order
 from anymps.record import Recording, RecordingBuilder
+from anymps.runs.inside import DIVERT_AGAIN
 from processes import PATIENCE, SOURCE_ROOT, clean_environment, run_python
 
 if sys.version_info >= (3, 11):
@@ -73,17 +74,13 @@ def test_packages_that_a_later_file_adds(tmp_path: Path) -> None:
     assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["2.0"]
 
 
-def test_what_a_process_does_first_may_need_such_packages(tmp_path: Path) -> None:
-    """It is done when all `.pth` files are read, if a package is not found before."""
-    settings = {"mac": None, "source": None, "steps": None, "arguments": True, "device": False}
-    (tmp_path / "settings.json").write_text(json.dumps({**settings, "prepare": ["later_package.first:done", "it"]}))
-    (tmp_path / "later_package").mkdir()
-    (tmp_path / "later_package" / "first.py").write_text("import sys\ndef done(text): sys.done = text\n")
+def test_what_a_process_does_first_needs_no_such_package() -> None:
+    """Its writes are diverted where Python has found no package but this one yet."""
     code = (
-        f"import site, sys\n{START}print(hasattr(sys, 'done'))\n"
-        f"sys.path.append({str(tmp_path)!r})\nsite.execsitecustomize()\nprint(sys.done)\n"
+        f"import pkgutil, sys\nsys.path.append({str(SOURCE_ROOT)!r})\nprint(pkgutil.resolve_name({DIVERT_AGAIN!r}))\n"
     )
-    assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["False", "it"]
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("<function divert_again"), done.stderr
 
 
 def test_the_wheel_puts_it_where_python_looks() -> None:

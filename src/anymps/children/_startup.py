@@ -47,7 +47,8 @@ def begin() -> None:
         return
     settings = ChildSettings.read(folder) or ChildSettings()
     if settings.prepare is not None:
-        _prepare(*settings.prepare)
+        function, text = settings.prepare
+        pkgutil.resolve_name(function)(text)
     serve_sources(settings.sources)
     if not settings.device:
         return
@@ -63,32 +64,6 @@ def stand_aside() -> None:
         sys.meta_path.remove(_waiting)
     if _leave is not None:
         _leave()
-
-
-def _prepare(function: str, text: str) -> None:
-    """Call a function by its name: now, or when Python has read the `.pth` files that name what it needs."""
-    try:
-        pkgutil.resolve_name(function)(text)
-    except ModuleNotFoundError:
-        if "sitecustomize" in sys.modules:  # all are read
-            raise
-        sys.meta_path.insert(0, _AfterSite(lambda: pkgutil.resolve_name(function)(text)))
-
-
-class _AfterSite(importlib.abc.MetaPathFinder):
-    """Acts once, when Python looks for `sitecustomize`, as it does after all `.pth` files; finds nothing."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act: Callable[[], object] | None = act
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Act at that name."""
-        if name == "sitecustomize" and self._act is not None:
-            act, self._act = self._act, None
-            act()
-        return None
 
 
 class _TorchFinder(importlib.abc.MetaPathFinder):

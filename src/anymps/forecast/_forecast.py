@@ -150,10 +150,10 @@ def forecast(
     return known
 
 
-def try_forecast(recording: Recording, mac: Mac | None = None, step: Step | None = None) -> Forecast | None:
+def try_forecast(recording: Recording, step: Step | None = None) -> Forecast | None:
     """As `forecast`, and None where there is no ground."""
     try:
-        return forecast(recording, mac, step=step)
+        return forecast(recording, step=step)
     except CostError:
         return None
 

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from anymps._errors import RecordingError
-from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 from anymps.record._file import damaged
 from anymps.record._meta import Meta
 from anymps.record._rounds import settle_steps
@@ -18,7 +17,6 @@ from anymps.record._strict import DAMAGE, DamageError, check_rows, read_meta
 from anymps.record.format import expand_spool
 
 _T = TypeVar("_T")
-_V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 
 
 class OpenFile:
@@ -83,13 +81,6 @@ class OpenFile:
         except sqlite3.ProgrammingError:
             raise self._was_closed() from None
         except DAMAGE as error:
-            raise self.damaged(error) from None
-
-    def word(self, vocabulary: type[_V], stored: Any) -> _V:
-        """The member of a vocabulary that a number or text stands for."""
-        try:
-            return vocabulary(stored)
-        except ValueError as error:
             raise self.damaged(error) from None
 
     def read(self, read: Callable[..., _T], *stored: Any) -> _T:

@@ -14,10 +14,12 @@ from dataclasses import replace
 from anymps._vocabulary import Flag, Phase, Wait
 from anymps.record._facts import Site, WaitQueue
 from anymps.record._rows import Rows, interval, last_detailed, median_of, read_walls
-from anymps.record._step_facts import QueuedWait, Step, StepQueues
-from anymps.record._walk import WaitAt, Walk
+from anymps.record._step_facts import QueuedWait
+from anymps.record._walk import Walk
 from anymps.record.format import ON_MPS
 
+_Place = tuple[str, int, Wait]
+"""File, line and kind of wait."""
 _SAMPLED_STEPS = 10  # in which the phases and lines behind a queue are looked up
 
 # What a wait waits for: kernels of the GPU. The waiting call itself was not queued before it.
@@ -62,54 +64,38 @@ def read_queues(
     starts = [wait.start_ns for wait in walk.waits]
     foreign = {bisect_left(starts, begin) for begin in begins}
     own = [wait for number, wait in enumerate(walk.waits) if number not in foreign]
-    places: dict[int, int] = dict(rows(_PLACES))
     complete = set(walls)
-    visits: dict[tuple[int, int], Counter[int]] = {}
-    for wait_at in walk.waits:
-        if wait_at.step in complete:
-            visits.setdefault((places.get(wait_at.site, 0), wait_at.wait), Counter())[wait_at.step] += 1
-    measured = _measured(own, places, first, last_detailed(rows) if only_detailed else None)
+    visits: dict[_Place, Counter[int]] = {}
+    for each in walk.waits:
+        if each.step in complete:
+            visits.setdefault((*each.site.file_line, each.wait), Counter())[each.step] += 1
+    measured = _measured(own, first, last_detailed(rows) if only_detailed else None)
     queues = []
     shares = _shares(rows, only_detailed=only_detailed)
-    for place, wait, count, steps, in_steps, since, until, phases, moved in counted:
+    for line, wait, count, steps, in_steps, since, until, phases, moved in counted:
+        place = *site(line).file_line, Wait(wait)
         queue = WaitQueue(
-            site=site(place),
+            site=site(line),
             wait=Wait(wait),
             phases=tuple(sorted(Phase(int(phase)) for phase in phases.split(","))),
             count=count,
             steps=steps,
             # What an odd step adds, a checkpoint or a sample, is none of the others'.
-            per_step=_typical(visits.get((place, wait), {}), walls[1:] or walls)
-            or (in_steps or 0) / max(len(walls) - 1, 1),
+            per_step=_typical(visits.get(place, {}), walls[1:] or walls) or (in_steps or 0) / max(len(walls) - 1, 1),
             first_step=since,
             last_step=until,
             moved_bytes=moved,
-            every=interval(visits.get((place, wait), ())),
+            every=interval(visits.get(place, ())),
         )
-        if (place, wait) in measured:
-            number, median, most, host, work = measured[place, wait]
+        if place in measured:
+            number, median, most, host, work = measured[place]
             queue = replace(queue, measured=number, operators=median, most_operators=most, host_ns=host, work_ns=work)
-        if (place, wait) in shares:
-            lines, in_phases = shares[place, wait]
-            line, phase = (max(counts, key=lambda key: (counts[key], -key)) for counts in (lines, in_phases))
-            queue = replace(queue, queued_by=site(line), queued_in=Phase(phase))
+        if (line, wait) in shares:
+            lines, in_phases = shares[line, wait]
+            by, phase = (max(counts, key=lambda key: (counts[key], -key)) for counts in (lines, in_phases))
+            queue = replace(queue, queued_by=site(by), queued_in=Phase(phase))
         queues.append(queue)
     return tuple(queues)
-
-
-def read_step_queues(step: Step, walk: Walk, site: Callable[[int], Site]) -> StepQueues:
-    """The waits of one step, each with its queue, and what was queued after the last; `walk` went through its calls."""
-    waits = []
-    clock = step.start_ns
-    for wait in walk.waits:
-        host = max(wait.start_ns - clock - wait.work_ns, 0)
-        waits.append(
-            QueuedWait(
-                clock, wait.start_ns, wait.end_ns, Wait(wait.wait), site(wait.site), wait.operators, host, wait.work_ns
-            )
-        )
-        clock = max(wait.end_ns, clock)
-    return StepQueues(step, tuple(waits), walk.left)
 
 
 def _typical(waits: Mapping[int, int], steps: Sequence[int]) -> float:
@@ -118,22 +104,22 @@ def _typical(waits: Mapping[int, int], steps: Sequence[int]) -> float:
 
 
 def _measured(
-    waits: Sequence[WaitAt], places: Mapping[int, int], first: int, until: int | None
-) -> dict[tuple[int, int], tuple[int, int, int, float, float]]:
+    waits: Sequence[QueuedWait], first: int, until: int | None
+) -> dict[_Place, tuple[int, int, int, float, float]]:
     """By place and kind of wait: how many waits before step `until`, median and most operators, mean times (ns).
 
     The first step is left out of a place that later ones have too, as in the step table.
     """
-    groups: dict[tuple[int, int], list[WaitAt]] = {}
+    groups: dict[_Place, list[QueuedWait]] = {}
     for wait in waits:
-        groups.setdefault((places.get(wait.site, 0), wait.wait), []).append(wait)
+        groups.setdefault((*wait.site.file_line, wait.wait), []).append(wait)
     found = {}
     for key, alike in groups.items():
         only_first = max(wait.step for wait in alike) == first
         known = [wait for wait in alike if (until is None or wait.step < until) and (wait.step != first or only_first)]
         if known:
             queues = sorted(wait.operators for wait in known)
-            host = sum(max(wait.elapsed_ns - wait.work_ns, 0) for wait in known) / len(known)
+            host = sum(wait.host_ns for wait in known) / len(known)
             work = sum(wait.work_ns for wait in known) / len(known)
             found[key] = (len(known), queues[(len(known) - 1) // 2], queues[-1], host, work)
     return found

@@ -31,7 +31,7 @@ from anymps.record._file import open_readonly
 from anymps.record._memory import MemoryStory, read_samples, tell
 from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
-from anymps.record._queues import read_queues, read_step_queues
+from anymps.record._queues import read_queues
 from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable
@@ -72,7 +72,7 @@ class Recording:
         What is `foreign`, as a file is that others may have made, is checked value by value.
         """
         self._file = OpenFile(connection, name)
-        self._rows, self._word = self._file.rows, self._file.word
+        self._rows = self._file.rows
         self._answers: dict[Picked, tuple[Occurrence, ...]] = {}
         self._step_queues: dict[int, StepQueues] = {}
         try:
@@ -158,7 +158,7 @@ class Recording:
     @cached_property
     def _walk(self) -> Walk:
         # What it reads cannot change, it takes seconds in a long recording, and a report needs it more than once.
-        return walk(self._rows, self.stream)
+        return walk(self._rows, self.stream, self.site)
 
     def typical_step(self) -> Step | None:
         """The step of median length among those with the typical number of waits and fallbacks; None without a step."""
@@ -231,8 +231,8 @@ class Recording:
         """The waits of one step with full detail, such as the typical one, each with the queue before it."""
         known = self._step_queues.get(step.step)
         if known is None:
-            through = walk(self._rows, self.stream, within(self._rows, step.step))
-            known = self._step_queues[step.step] = read_step_queues(step, through, self.site)
+            through = walk(self._rows, self.stream, self.site, within(self._rows, step.step), step.start_ns)
+            known = self._step_queues[step.step] = StepQueues(step, through.waits, through.left)
         return known
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
@@ -308,13 +308,13 @@ class Recording:
             detail = self._file.read(read_object, text)
             name = str(detail.get("operator") or operator)
             places = self.site(at), self.site(origin)
-            result.append(Refusal(self._word(RefusalKind, kind), error, message, name, *places, detail))
+            result.append(Refusal(RefusalKind(kind), error, message, name, *places, detail))
         return tuple(result)
 
     @_computed_once
     def operators(self) -> tuple[OperatorUse, ...]:
         """Calls by operator and fate, the most frequent first, without marks of anymps."""
-        return read_operators(self._rows, self._counts, self._word)
+        return read_operators(self._rows, self._counts)
 
     @_computed_once
     def lines(self) -> tuple[Line, ...]:
@@ -374,7 +374,7 @@ class Recording:
         read = self._file.read
         return {
             identity: Signature(
-                name, self._word(Fate, fate), read(read_texts, inputs), read(read_texts, outputs), read(read_form, form)
+                name, Fate(fate), read(read_texts, inputs), read(read_texts, outputs), read(read_form, form)
             )
             for identity, name, fate, inputs, outputs, form in self._rows(
                 "SELECT s.id, o.name, s.fate, s.inputs, s.outputs, s.form FROM signatures s "
@@ -391,7 +391,7 @@ class Recording:
         # Rules and reports ask the same again, and each answer takes a pass over all entries.
         known = self._answers.get(calls)
         if known is None:
-            known = read_occurrences(self._rows, *calls, self.complete_steps, self._modules, self.site, self._word)
+            known = read_occurrences(self._rows, *calls, self.complete_steps, self._modules, self.site)
             self._answers[calls] = known
         return known
 

@@ -155,20 +155,12 @@ def _passed_is_secret(found: re.Match[str], value: str) -> bool:
     return is_secret(found["name"]) and not is_plain(value) and not names_secret(value)
 
 
-def _pair_is_secret(found: re.Match[str], value: str) -> bool:
-    return not is_plain(value)
-
-
-def _login_is_secret(found: re.Match[str], value: str) -> bool:
-    return looks_random(value)
-
-
 _QUOTED_VALUES: Final = (
     (_ASSIGNED, _assigned_is_secret),
     (_LISTED, _listed_is_secret),
     (_PASSED, _passed_is_secret),
-    (_PAIR, _pair_is_secret),
-    (_LOGIN, _login_is_secret),
+    (_PAIR, lambda _, value: not is_plain(value)),
+    (_LOGIN, lambda _, value: looks_random(value)),
 )
 
 

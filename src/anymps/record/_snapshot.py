@@ -22,7 +22,6 @@ from anymps.cleanup import PrivateFolder
 
 # sqlite.org/fileformat2.html, "The Database Header" and "The Write-Ahead Log".
 _HEADER: Final = 100
-_MAGIC: Final = b"SQLite format 3\x00"
 _READ_VERSION: Final = 19  # 2: what is newest is in a journal
 _WITH_JOURNAL: Final = 2
 _LOG_MAGIC: Final = b"\x37\x7f\x06"  # and a byte that tells in which order its sums are
@@ -72,8 +71,6 @@ def connect(path: Path) -> sqlite3.Connection:
     for _ in range(_ATTEMPTS):
         with path.open("rb") as file:
             header = file.read(_HEADER)
-        if header[: len(_MAGIC)] != _MAGIC:
-            raise sqlite3.DatabaseError("file is not a database")
         if _rests(header):
             return _connect_unlocked(path)
         with _copied(path) as copy:

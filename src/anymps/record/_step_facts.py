@@ -85,12 +85,13 @@ class StepTable:
 
 @dataclass(frozen=True)
 class QueuedWait:
-    """One wait of a step, from `start_ns` to `end_ns`, and its queue since `queued_ns`, the end of the previous wait.
+    """One wait in a step, from `start_ns` to `end_ns`, and its queue since `queued_ns`, the end of the previous wait.
 
-    `operators`, `host_ns` and `work_ns` are as in `WaitQueue`; for the first wait of a step, they count from the step's
-    start.
+    `operators`, `host_ns` and `work_ns` are as in `WaitQueue`. In `Recording.step_queues`, those of the first wait
+    count from the step's start.
     """
 
+    step: int
     queued_ns: int
     start_ns: int
     end_ns: int

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
 
-from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps._vocabulary import Direction, Fate, Flag, Phase, Wait
 from anymps.record._facts import Line, Noted, Occurrence, OperatorUse, Site
 from anymps.record._rows import Rows, median_of
 from anymps.record.format import ON_CPU, ON_MPS
 
-_V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 
-
-class Word(Protocol):
-    """Reads a stored number as a word of a vocabulary."""
-
-    def __call__(self, vocabulary: type[_V], stored: Any, /) -> _V:
-        """The word; raises RecordingError if there is none of that number."""
-        ...
-
-
-def read_operators(rows: Rows, counts: str, word: Word) -> tuple[OperatorUse, ...]:
+def read_operators(rows: Rows, counts: str) -> tuple[OperatorUse, ...]:
     """Calls by operator and fate, the most frequent first; `counts` is the table that counts every call."""
     found = rows(
         f"SELECT o.name, s.fate, SUM(t.count), SUM(t.duration_ns), SUM(t.moved_bytes) FROM {counts} t "
         "JOIN signatures s ON s.id = t.signature JOIN operators o ON o.id = s.operator "
         f"WHERE s.fate <> {Fate.MARK:d} GROUP BY o.name, s.fate ORDER BY 3 DESC, 1, 2"
     )
-    return tuple(OperatorUse(name, word(Fate, fate), *numbers) for name, fate, *numbers in found)
+    return tuple(OperatorUse(name, Fate(fate), *numbers) for name, fate, *numbers in found)
 
 
 def read_lines(rows: Rows, counts: str, site: Callable[[int], Site], fused: Iterable[Noted]) -> tuple[Line, ...]:
@@ -79,7 +68,6 @@ def read_occurrences(
     complete_steps: int,
     modules: Mapping[int, str],
     site: Callable[[int], Site],
-    word: Word,
 ) -> tuple[Occurrence, ...]:
     """Entries `e` that fulfil `condition`, the most frequent place first.
 
@@ -111,12 +99,12 @@ def read_occurrences(
     return tuple(
         Occurrence(
             operator=operator,
-            fate=word(Fate, fate),
-            wait=word(Wait, wait),
-            direction=word(Direction, direction),
+            fate=Fate(fate),
+            wait=Wait(wait),
+            direction=Direction(direction),
             blocking=not non_blocking,
             site=site(at),
-            phases=tuple(sorted(word(Phase, int(phase)) for phase in phases.split(","))),
+            phases=tuple(sorted(Phase(int(phase)) for phase in phases.split(","))),
             modules=tuple(sorted({modules.get(int(module), "") for module in paths.split(",")} - {""})),
             count=count,
             steps=steps,

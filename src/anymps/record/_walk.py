@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anymps._vocabulary import Direction, Flag, Phase
+from anymps._vocabulary import Direction, Flag, Phase, Wait
+from anymps.record._facts import Site
 from anymps.record._rows import Rows
-from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare
+from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare, QueuedWait
 from anymps.record.format import ON_CPU, ON_MPS
 
 # In SQLite shifts and `|` bind alike. A call whose signature is missing is neither on mps nor on the CPU.
@@ -30,20 +31,6 @@ _KERNEL: Final = _ON_MPS | _VIEW  # of these two, one that is queued has the fir
 
 
 @dataclass(frozen=True)
-class WaitAt:
-    """One wait: how many operators had been queued since the one before, and the time in and around them (ns)."""
-
-    site: int
-    wait: int
-    step: int
-    start_ns: int
-    end_ns: int
-    operators: int
-    work_ns: int
-    elapsed_ns: int
-
-
-@dataclass(frozen=True)
 class Walk:
     """`shares` are the rows of the step table, by step and phase, of complete steps.
 
@@ -52,7 +39,7 @@ class Walk:
 
     shares: dict[int, dict[Phase, PhaseShare]]
     last_phases: dict[int, Phase]
-    waits: tuple[WaitAt, ...]
+    waits: tuple[QueuedWait, ...]
     left: int
 
     def fallbacks(self, step: int) -> int:
@@ -76,26 +63,34 @@ class _Sums:
     times: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # by phase
 
 
-def walk(rows: Rows, stream: Callable[[str], Iterable[tuple[Any, ...]]], within: str = "TRUE") -> Walk:
+def walk(
+    rows: Rows,
+    stream: Callable[[str], Iterable[tuple[Any, ...]]],
+    site: Callable[[int], Site],
+    within: str = "TRUE",
+    since: int = 0,
+) -> Walk:
     """Walk through a recording; `rows` runs a query, `stream` gives the rows of one as they are read.
 
-    `within` is a condition on an entry `e`: only such calls are walked through.
+    `within` is a condition on an entry `e`: only such calls are walked through. The first queue begins at `since`.
     """
     complete = rows("SELECT step, start_ns, end_ns FROM steps WHERE end_ns IS NOT NULL")
     steps = {step: _Sums(clock=start, end=end) for step, start, end in complete}
-    waits: list[WaitAt] = []
-    operators = work = before = 0
+    waits: list[QueuedWait] = []
+    operators = work = 0
     at, sums = None, _Sums()
-    for step, kind, start, length, size, site in stream(_CALLS.format(within=within)):
+    for step, kind, start, length, size, line in stream(_CALLS.format(within=within)):
         if step != at:
             at, sums = step, steps.get(step) or steps.setdefault(step, _Sums())
         sums.counts[kind] += 1
         end = start + length
         if kind & _WAIT:
-            elapsed = max(start - before, 0)
-            waits.append(WaitAt(site, kind >> 16 & 0xFF, step, start, end, operators, work, elapsed))
+            host = max(start - since - work, 0)
+            waits.append(
+                QueuedWait(step, since, start, end, Wait(kind >> 16 & 0xFF), site(line), operators, host, work)
+            )
             operators = work = 0
-            before = end
+            since = max(end, since)
         elif kind & _KERNEL == _ON_MPS:
             operators += 1
             work += length
