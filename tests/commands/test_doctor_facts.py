@@ -118,7 +118,7 @@ def test_facts_of_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(environment)
         return answers[tuple(command)]
 
-    monkeypatch.setattr(_facts, "_answer", answer)
+    monkeypatch.setattr(_facts, "printed_by", answer)
     assert _facts._mac_facts() == {
         "macos": "15.4",
         "translated": True,
