@@ -1,7 +1,8 @@
-"""The user's cache directory: where anymps keeps its files, and whether other users may write there."""
+"""The user's cache directory: where anymps keeps its files, whether others may write there, and a file's digest."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import sys
@@ -49,6 +50,15 @@ def why_unsafe(path: Path) -> str:
     ):
         return f"{path} can be written by other users"
     return ""
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file, in hexadecimal. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _is_private(group: int, user: int) -> bool:
