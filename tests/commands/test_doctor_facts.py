@@ -73,6 +73,7 @@ RAISES = "the first allocation raises RuntimeError: "
             [("the allocator logs: allocations; torch 2.13 shows it only with TORCH_CPP_LOG_LEVEL=INFO", True)],
         ),
         ({"PYTORCH_MPS_FAST_MATH": "1"}, [("fast math in Metal code that is compiled at run time: on", False)]),
+        ({"PYTORCH_MPS_FAST_MATH": "9" * 5000}, [("fast math in Metal code that is compiled at run time: on", False)]),
         (
             {"PYTORCH_MPS_PREFER_METAL": "yes"},
             [("matrix products by PyTorch's Metal kernels in place of MPSGraph: off", False)],
