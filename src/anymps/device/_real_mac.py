@@ -19,7 +19,7 @@ def this_mac() -> Mac | None:
         return None
     import torch
 
-    chip = str(torch._C._mps_get_name()).removeprefix("Apple ") if hasattr(torch._C, "_mps_get_name") else ""
+    chip = str(torch._C._mps_get_name()).removeprefix("Apple ")
     memory = printed_by(["sysctl", "-n", "hw.memsize"])
     size = whole(memory) or 0
     return mac_named(chip, size, platform.mac_ver()[0], printed_by(["sysctl", "-n", "iogpu.wired_limit_mb"]))
