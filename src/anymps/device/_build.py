@@ -112,10 +112,6 @@ def build() -> Path:
             how = "install the command line tools (xcode-select --install), or name a compiler in CXX"
         raise BuildError(f"no C++ compiler was found to build the native core with: {how}")
     _check_python_headers()
-    if not _sources(".cpp"):
-        raise BuildError(
-            f"no C++ sources in {SOURCE_DIRECTORY}: the installation of anymps is damaged; install it again"
-        )
     directory = cache_directory() / _key(torch, compiler)
     try:
         _make_directory(directory.parent)
