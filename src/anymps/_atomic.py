@@ -16,7 +16,7 @@ from typing import BinaryIO
 from anymps.cleanup import hold, remove_leftovers
 
 _LONGEST = 50  # characters of the target's name in that of the new file: a name has 255 bytes at most
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Staged:
@@ -51,7 +51,7 @@ class Staged:
     def commit(self) -> None:
         """Put the new file in its place, when it is on the disk for good. Raises OSError."""
         self.sync()
-        self.file.close()  # before it is moved: Windows does not move open files
+        self.file.close()
         if self._before is not None:
             _take_over(self.path, self._before)
         os.replace(self.path, self.target)
@@ -186,16 +186,15 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
 def _take_over(path: Path, before: os.stat_result) -> None:
     """Give a new file the group, the owner and the permissions of the one before."""
     mode = before.st_mode & 0o7777
-    if hasattr(os, "chown"):
-        with contextlib.suppress(OSError):  # only members may give a file to a group
-            os.chown(path, -1, before.st_gid)
-        with contextlib.suppress(OSError):  # and only an administrator to another user
-            os.chown(path, before.st_uid, -1)
-        now = os.stat(path)
-        if now.st_gid != before.st_gid:
-            mode &= ~0o2070  # what the one group might do is nothing that another was ever allowed
-        if now.st_uid != before.st_uid:
-            mode &= ~0o4000  # nor may it run with the rights of who wrote it now
+    with contextlib.suppress(OSError):  # only members may give a file to a group
+        os.chown(path, -1, before.st_gid)
+    with contextlib.suppress(OSError):  # and only an administrator to another user
+        os.chown(path, before.st_uid, -1)
+    now = os.stat(path)
+    if now.st_gid != before.st_gid:
+        mode &= ~0o2070  # what the one group might do is nothing that another was ever allowed
+    if now.st_uid != before.st_uid:
+        mode &= ~0o4000  # nor may it run with the rights of who wrote it now
     os.chmod(path, mode)
 
 

@@ -1,10 +1,12 @@
-"""The user's cache directory: where anymps keeps its files, and whether other users may write there."""
+"""The user's cache directory: where anymps keeps its files, whether others may write there, and a file's digest."""
 
 from __future__ import annotations
 
+import grp
+import hashlib
 import os
+import pwd
 import stat
-import sys
 from pathlib import Path
 
 from anymps._errors import UsageError
@@ -36,11 +38,9 @@ def cache_home() -> Path:
 def why_unsafe(path: Path) -> str:
     """Why code that lies in `path` must not be run: another user owns it or may write to it. Empty if it may be.
 
-    A group that is named like its user is private to that user and may write. Says nothing on Windows.
+    A group that is named like its user is private to that user and may write.
     Raises OSError if `path` is not there.
     """
-    if sys.platform == "win32":
-        return ""
     status = path.stat()
     if status.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user"
@@ -51,11 +51,17 @@ def why_unsafe(path: Path) -> str:
     return ""
 
 
+def sha256_of(path: Path) -> str:
+    """The digest of a file, in hexadecimal. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def _is_private(group: int, user: int) -> bool:
     """Whether a group is the one that some systems make for each user alone."""
-    import grp
-    import pwd
-
     try:
         return grp.getgrgid(group).gr_name == pwd.getpwuid(user).pw_name
     except KeyError:

@@ -20,6 +20,7 @@ from pathlib import Path
 from anymps._atomic import replace_text
 from anymps._errors import UsageError
 from anymps._paths import portable_text
+from anymps._text import printable
 
 _FAILURE = r"[^\W\d]\w*(?:@(?:setup|teardown))?"
 _ENDING = re.compile(rf"{_FAILURE}(?:\+{_FAILURE})*")
@@ -64,9 +65,7 @@ class Manifest:
 
 def key(test: str) -> str:
     """A test id on one line: what cannot be printed is escaped."""
-    if test.isprintable():
-        return test
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in test)
+    return printable(test)
 
 
 def ending_of(failures: Mapping[str, Set[str]]) -> str:

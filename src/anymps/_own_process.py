@@ -1,4 +1,4 @@
-"""How anymps starts itself again: commands that run no code from the current folder, and a process as at the start."""
+"""Other processes: how anymps starts itself again, without code from the current folder, and what a tool prints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pickle
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -51,6 +52,18 @@ def unpacked(text: str) -> Any:
 def without_preloads() -> dict[str, str]:
     """The variables for a tool under a limit of memory: a sanitizer that this process preloads takes more than that."""
     return {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+
+
+def printed_by(command: Sequence[str], **environment: str) -> str:
+    """What a tool prints, with nothing to read; the empty text if it cannot be run, fails, or takes a minute."""
+    try:
+        answer = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+            timeout=60, env={**os.environ, **environment},
+        )  # fmt: skip
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: a NUL in a name
+        return ""
+    return (answer.stdout or answer.stderr).strip() if answer.returncode == 0 else ""
 
 
 class FreshProcess:

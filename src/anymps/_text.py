@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 _ORDERS: Final = re.compile(
@@ -83,6 +83,18 @@ def plural(number: int, word: str) -> str:
 def listed(words: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`; with "or" as `last`, `a or b`."""
     return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def aligned(rows: Sequence[Sequence[str]], names: Container[int]) -> list[str]:
+    """A table as lines: the columns with these numbers hold names, the others numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place in names else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def step_name(step: int) -> str:

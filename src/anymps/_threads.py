@@ -1,4 +1,4 @@
-"""Limits the number of threads that torch computes with, for a while."""
+"""Has torch compute with one thread for a while."""
 
 from __future__ import annotations
 
@@ -9,23 +9,10 @@ from functools import cache
 
 
 @contextmanager
-def torch_threads(number: int) -> Iterator[None]:
-    """Torch's kernels on the CPU take `number` threads within, and as many as before afterwards."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
 def calling_thread_alone() -> Iterator[None]:
     """Within the block, torch uses one thread for the calls of this thread; other threads keep their setting.
 
-    `torch_threads` also sets the number for threads that the program starts. Does nothing if torch does not use OpenMP.
+    `torch.set_num_threads` also counts for threads that start later. Does nothing if torch does not use OpenMP.
     """
     import torch
 

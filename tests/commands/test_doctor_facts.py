@@ -73,6 +73,7 @@ RAISES = "the first allocation raises RuntimeError: "
             [("the allocator logs: allocations; torch 2.13 shows it only with TORCH_CPP_LOG_LEVEL=INFO", True)],
         ),
         ({"PYTORCH_MPS_FAST_MATH": "1"}, [("fast math in Metal code that is compiled at run time: on", False)]),
+        ({"PYTORCH_MPS_FAST_MATH": "9" * 5000}, [("fast math in Metal code that is compiled at run time: on", False)]),
         (
             {"PYTORCH_MPS_PREFER_METAL": "yes"},
             [("matrix products by PyTorch's Metal kernels in place of MPSGraph: off", False)],
@@ -118,7 +119,7 @@ def test_facts_of_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(environment)
         return answers[tuple(command)]
 
-    monkeypatch.setattr(_facts, "_answer", answer)
+    monkeypatch.setattr(_facts, "printed_by", answer)
     assert _facts._mac_facts() == {
         "macos": "15.4",
         "translated": True,

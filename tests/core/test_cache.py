@@ -11,7 +11,7 @@ import platformdirs
 import pytest
 
 from anymps import BuildError, UsageError
-from anymps._cache import cache_home, why_unsafe
+from anymps._cache import cache_home, sha256_of, why_unsafe
 from anymps.device import _build
 
 NAME = "_native.so"
@@ -25,7 +25,7 @@ def core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "cache" / "native" / "key"
     directory.mkdir(parents=True)
     (directory / NAME).write_bytes(b"\x7fELF" + bytes(100_000))
-    (directory / "sha256").write_text(_build._digest(directory / NAME) + "\n")
+    (directory / "sha256").write_text(sha256_of(directory / NAME) + "\n")
     for path in (tmp_path / "cache", directory.parent, directory):
         path.chmod(0o755)
     for path in directory.iterdir():

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 import anymps
-from anymps._threads import torch_threads
+from anymps._threads import calling_thread_alone
 from anymps.rules import operator_rules
 
 Function = Callable[..., Any]
@@ -132,7 +132,7 @@ def same_gradients(function: Function, *args: Any, strides: bool = False, **kwar
     ready = tree_map(_leaf, (args, kwargs))
     cpu_args, cpu_kwargs = on_cpu(ready)
     mps_args, mps_kwargs = on_mps(ready)
-    with torch_threads(1):  # as the device computes small calls, so that sums are added in the same order
+    with calling_thread_alone():  # as the device computes small calls, so that sums are added in the same order
         expected = function(*cpu_args, **cpu_kwargs)
         backward(expected)
     actual = function(*mps_args, **mps_kwargs)

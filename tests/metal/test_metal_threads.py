@@ -12,7 +12,6 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from anymps._threads import torch_threads
 from metal_shaders import HEAD, library
 from processes import ENABLE, run_with_torch
 
@@ -81,8 +80,12 @@ def _launches(number: int) -> None:
 
 def test_the_same_kernels_from_several_threads() -> None:
     """Loops, groups and fibers, on the runtime's own threads too; each launch gets its own numbers."""
-    with torch_threads(3):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
         _together(_launches)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_fault_of_one_thread_is_not_anothers() -> None:

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from anymps._threads import calling_thread_alone, torch_threads
+from anymps._threads import calling_thread_alone
 from anymps.numerics import NumberCheck, _check, in_place
 
 
 @pytest.fixture(autouse=True)
 def two_threads() -> Iterator[None]:
     """As on any machine that people have, whatever this one has."""
-    with torch_threads(2):
-        yield
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def threads_seen_by_another() -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import CheckpointError
 from anymps._text import clean, plural
-from anymps._threads import torch_threads
+from anymps._threads import calling_thread_alone
 
 if TYPE_CHECKING:
     import torch
@@ -121,7 +121,7 @@ def _narrowed(storage: torch.UntypedStorage) -> tuple[torch.Tensor, list[str]]:
     narrow = torch.empty(wide.shape, dtype=torch.float32)
     overflowed = integers = 0
     # Pieces are too small to share: several threads take seven times the processor time, most of it waiting.
-    with torch_threads(1):
+    with calling_thread_alone():
         for old, new in zip(torch.split(wide, _PIECE), torch.split(narrow, _PIECE), strict=True):
             new.copy_(old)
             overflowed += int((new.isinf() & old.isfinite()).sum())

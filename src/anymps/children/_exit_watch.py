@@ -38,8 +38,7 @@ class ExitWatch:
         self._process = os.getpid()
         self._open = True
         self._real_exit = os._exit
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._in_child)
+        os.register_at_fork(after_in_child=self._in_child)
 
     def finish(self, ending: dict[str, object], shown: bool = True) -> int:
         """Close it, with `finish` or else with `keep`; 0 if it was closed before or is not ours."""

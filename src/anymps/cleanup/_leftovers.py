@@ -1,11 +1,12 @@
 """Temporary files and folders of a process; if it was killed, the next process that starts removes them.
 
 A lock shows whether the process still runs: the system releases it however the process ends. Without such locks, as on
-Windows and some network file systems, nothing is removed.
+some network file systems, nothing is removed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -15,12 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _HELD = ".held"  # ends the names of folders that are locked: releases before this one did not lock theirs
 
@@ -31,13 +27,12 @@ def hold(path: str | os.PathLike[str]) -> ExitStack:
     Raises FileNotFoundError if another process has just taken it for one.
     """
     with ExitStack() as held:
-        if fcntl is not None:
-            with suppress(PermissionError):
-                descriptor = os.open(path, _FLAGS)
-                held.callback(os.close, descriptor)
-                with suppress(OSError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-                os.stat(path)
+        with suppress(PermissionError):
+            descriptor = os.open(path, _FLAGS)
+            held.callback(os.close, descriptor)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.stat(path)
         return held.pop_all()
 
 
@@ -54,8 +49,6 @@ def remove_leftover(path: str | os.PathLike[str], marked: Path | None = None) ->
 
     Never raises OSError.
     """
-    if fcntl is None:
-        return
     with suppress(OSError):
         descriptor = os.open(path, _FLAGS)
         try:

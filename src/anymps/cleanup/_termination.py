@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-ENDING_SIGNALS: Final = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+ENDING_SIGNALS: Final = [signal.SIGTERM, signal.SIGHUP]
 """What ends a program from outside: a cancelled job, a time limit, a terminal that closes."""
 
-_TIMERS: Final = ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
+_TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _received: list[int] = []  # the first of them
 
 
@@ -51,9 +51,8 @@ class SignalHandlers:
         """Put them back, and stop timers. Only the main thread may do that; in another one nothing happens."""
         if threading.current_thread() is not threading.main_thread():
             return
-        for name in _TIMERS:
-            if hasattr(signal, name):
-                signal.setitimer(getattr(signal, name), 0)
+        for timer in _TIMERS:
+            signal.setitimer(timer, 0)
         for number, handler in self._handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -42,7 +43,7 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     if row.required:
         words = {"required": True}
     words["help"] = row.helps.get(command, row.help) or None
-    words["callback"] = _READ.get((command, row.name)) or _READ.get(("", row.name))
+    words["callback"] = _READ.get(row.name)
     if row.kind == "flag":
         words |= {"is_flag": True, "flag_value": row.default is not True}
     elif row.kind == "texts":
@@ -50,7 +51,7 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     elif row.kind == "word":
         words["type"] = _WordOrOther(row) if row.other else click.Choice(row.words)
     elif row.kind == "file":
-        words |= {"type": click.Path(path_type=_path()), "metavar": row.metavar or "FILE"}
+        words |= {"type": click.Path(path_type=Path), "metavar": row.metavar or "FILE"}
     elif row.kind in ("steps", "range"):
         words["type"] = _Steps(row, command)
     elif row.kind == "integer":
@@ -123,12 +124,6 @@ class _Steps(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         return self._row.metavar
 
 
-def _path() -> Any:
-    from pathlib import Path
-
-    return Path
-
-
 def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
 
@@ -147,8 +142,5 @@ def _root(_: click.Context, __: click.Parameter, text: str | None) -> str | None
     return None if text is None else os.path.realpath(text)
 
 
-_READ: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
-    ("", "torch"): _release,
-    ("", "root"): _root,
-}
-"""What reads a text, by command (empty: every one) and setting."""
+_READ: Final = {"torch": _release, "root": _root}
+"""What reads the text of a setting."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from anymps._command_settings import FACES, rows_of
+from anymps._command_settings import rows_of
 from anymps._errors import UsageError
 from anymps._text import tell
 from anymps.commands._help import Command
@@ -23,18 +23,17 @@ def script_command(
     name: str,
     short_help: str | None = None,
     *,
-    module: str = "",
+    module: str,
     words: str = "SCRIPT [ARGUMENTS]...",
 ) -> Callable[[Callable[..., int]], click.Command]:
     """The command `name` of a script and its arguments, which its function is given as `words`.
 
-    `module` is the help of `-m MODULE`, empty for a command without it.
+    `module` is the help of `-m MODULE`.
     """
 
     def decorate(function: Callable[..., int]) -> click.Command:
         function = click.argument("words", metavar=words, nargs=-1, type=click.UNPROCESSED)(function)
-        if module:
-            function = click.option("-m", "module", metavar="MODULE", help=module)(function)
+        function = click.option("-m", "module", metavar="MODULE", help=module)(function)
         # Else click would read the script's own options as ours, up to the end of the line.
         made = click.command(
             cls=ScriptCommand, short_help=short_help, context_settings={"allow_interspersed_args": False}
@@ -70,7 +69,7 @@ class ScriptCommand(Command):
             if isinstance(option, click.Option) and not option.is_flag
             for name in option.opts
         }
-        bare = {row.flag: row for row in rows_of(str(self.name)) if row.bare} if self.name in FACES else {}
+        bare = {row.flag: row for row in rows_of(str(self.name)) if row.bare}
         result: list[str] = []
         rest = list(args)
         while rest:

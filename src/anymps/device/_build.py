@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
+from anymps._cache import CACHE_VARIABLE, cache_home, sha256_of, why_unsafe
 from anymps._errors import BuildError, UsageError
 from anymps._text import tell
 from anymps.cleanup import remove_leftover
@@ -112,10 +112,6 @@ def build() -> Path:
             how = "install the command line tools (xcode-select --install), or name a compiler in CXX"
         raise BuildError(f"no C++ compiler was found to build the native core with: {how}")
     _check_python_headers()
-    if not _sources(".cpp"):
-        raise BuildError(
-            f"no C++ sources in {SOURCE_DIRECTORY}: the installation of anymps is damaged; install it again"
-        )
     directory = cache_directory() / _key(torch, compiler)
     try:
         _make_directory(directory.parent)
@@ -177,15 +173,7 @@ def _is_sound(directory: Path) -> bool:
         return False
     if any(why_unsafe(path) for path in (directory.parent.parent, directory.parent, directory, module, checksum)):
         return False
-    return checksum.read_text(encoding="ascii", errors="replace").strip() == _digest(module)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    return checksum.read_text(encoding="ascii", errors="replace").strip() == sha256_of(module)
 
 
 def _sources(*suffixes: str) -> list[Path]:
@@ -243,7 +231,7 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
                 shutil.rmtree(path)
             elif path != module:
                 path.unlink()
-        (work / _CHECKSUM).write_text(f"{_digest(module)}\n", encoding="ascii")
+        (work / _CHECKSUM).write_text(f"{sha256_of(module)}\n", encoding="ascii")
         for path, mode in ((module, 0o755), (work / _CHECKSUM, 0o644), (work, 0o755)):
             path.chmod(mode)
         if directory.exists():  # without a sound module, else the caller would not have asked

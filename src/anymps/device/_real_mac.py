@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
 import sys
 
 from anymps._errors import MacError
 from anymps._numbers import digits, whole
+from anymps._own_process import printed_by
 from anymps.mac import Mac, parse_mac
 from anymps.rules import TorchVersion
 from anymps.rules.faults import Hazard, hazards
@@ -20,10 +19,10 @@ def this_mac() -> Mac | None:
         return None
     import torch
 
-    chip = str(torch._C._mps_get_name()).removeprefix("Apple ") if hasattr(torch._C, "_mps_get_name") else ""
-    memory = _sysctl("hw.memsize")
+    chip = str(torch._C._mps_get_name()).removeprefix("Apple ")
+    memory = printed_by(["sysctl", "-n", "hw.memsize"])
     size = whole(memory) or 0
-    return mac_named(chip, size, platform.mac_ver()[0], _sysctl("iogpu.wired_limit_mb"))
+    return mac_named(chip, size, platform.mac_ver()[0], printed_by(["sysctl", "-n", "iogpu.wired_limit_mb"]))
 
 
 def mac_named(chip: str, memory: int, macos: str, wired: str = "") -> Mac | None:
@@ -45,13 +44,3 @@ def hazards_of(mac: Mac | None, macos: str, torch_version: TorchVersion) -> tupl
         return tuple(hazard for hazard in hazards(torch_version, (0, 0), "") if not hazard.macos)
     release = mac.macos if mac is not None else (numbers[0], numbers[1] if len(numbers) > 1 else 0)
     return hazards(torch_version, release, mac.metal_family if mac is not None else "")
-
-
-def _sysctl(name: str) -> str:
-    try:
-        answer = subprocess.run(
-            ["sysctl", "-n", name], check=False, capture_output=True, text=True, timeout=10, env=dict(os.environ)
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return answer.stdout.strip() if answer.returncode == 0 else ""

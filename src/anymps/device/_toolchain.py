@@ -6,11 +6,9 @@ Nothing here imports torch: its version, headers and libraries are read from the
 
 from __future__ import annotations
 
-import mmap
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import sysconfig
 import warnings
@@ -20,9 +18,22 @@ from pathlib import Path
 
 from anymps._errors import BuildError, UnsupportedTorchError
 from anymps._numbers import whole
+from anymps._own_process import printed_by
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, installed_torch, version_rules
 
 _LIBRARIES = ("torch", "torch_cpu", "c10", "torch_python")
+_DEFINES = (
+    "TORCH_EXTENSION_NAME=_native",
+    "TORCH_API_INCLUDE_EXTENSION_H",
+    # As the wheels are built: some headers declare other members without it.
+    "NDEBUG",
+    # Torch's headers then include the operators that they use, not all 2,700.
+    "AT_PER_OPERATOR_HEADERS",
+    # What Python's `#` formats ask for, before Python.h: whichever source comes first where several are joined.
+    "PY_SSIZE_T_CLEAN",
+    # The string ABI of all of torch's builds since 2.7 (`torch._C._GLIBCXX_USE_CXX11_ABI`); libc++ has no such switch.
+    "_GLIBCXX_USE_CXX11_ABI=1",
+)
 # Cores that a wheel brings, one for each release of torch. A core fits the CPU build and the CUDA builds of a release:
 # they come from one commit, and of their headers only caffe2/core/macros.h differs, by flags that the core does not
 # read (torch 2.13.0, wheels for Linux).
@@ -74,15 +85,6 @@ class TorchInstall:
                 return path.stat().st_size
         return 0
 
-    def cxx11_abi(self) -> bool:
-        """Whether libc10 uses the C++11 string ABI of libstdc++ (`torch._C._GLIBCXX_USE_CXX11_ABI`)."""
-        library = self.library_directory / "libc10.so"
-        try:
-            with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return content.find(b"__cxx11") >= 0
-        except (OSError, ValueError):
-            return True
-
 
 @dataclass(frozen=True)
 class Compiler:
@@ -96,7 +98,7 @@ class Compiler:
         includes = [*torch.include_directories, *python_include_directories()]
         flags = ["-c", "-O2", "-DNDEBUG", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
         flags += ["-fno-semantic-interposition"] if sys.platform == "linux" else []  # our functions are our own: inline
-        flags += [f"-D{define}" for define in defines(torch)]
+        flags += [f"-D{define}" for define in _DEFINES]
         flags += [f"-I{path}" for path in own]
         for path in includes:
             # -isystem: a warning in torch's headers is nobody's business here.
@@ -121,28 +123,10 @@ class Compiler:
         streams that it is handed, and writing a number into one crashes.
         """
         for name in ("libstdc++.so", "libstdc++.so.6"):
-            answer = _ask([*self.command, f"-print-file-name={name}"])
-            path = Path(answer.stdout.strip()) if answer is not None and answer.returncode == 0 else Path()
+            path = Path(printed_by([*self.command, f"-print-file-name={name}"]))
             if path.is_absolute() and path.is_file():
                 return [] if name.endswith(".so") else [str(path)]
         return []
-
-
-def defines(torch: TorchInstall) -> list[str]:
-    """Return the preprocessor definitions, ``NAME=value``."""
-    result = [
-        "TORCH_EXTENSION_NAME=_native",
-        "TORCH_API_INCLUDE_EXTENSION_H",
-        # As the wheels are built: some headers declare other members without it.
-        "NDEBUG",
-        # Torch's headers then include the operators that they use, not all 2,700.
-        "AT_PER_OPERATOR_HEADERS",
-        # What Python's `#` formats ask for, before Python.h: whichever source comes first where several are joined.
-        "PY_SSIZE_T_CLEAN",
-    ]
-    if sys.platform.startswith("linux"):
-        result.append(f"_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi())}")
-    return result
 
 
 def find_torch() -> TorchInstall:
@@ -209,28 +193,11 @@ def find_compiler() -> Compiler | None:
 
 def _identify(command: tuple[str, ...]) -> Compiler | None:
     """Ask a compiler who it is; None if it cannot be run or fails."""
-    answer = _ask([*command, "--version"])
-    lines = (answer.stdout or answer.stderr).strip().splitlines() if answer is not None else []
-    if answer is None or answer.returncode != 0 or not lines:
+    lines = printed_by([*command, "--version"]).splitlines()
+    if not lines:
         return None
     # All lines: clang names the target machine only in the second.
     return Compiler(command=command, identity=" | ".join(line.strip() for line in lines[:3]))
-
-
-def _ask(command: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """What a compiler answers; None if it cannot be run."""
-    try:
-        return subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            timeout=60,
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: a NUL in a name
-        return None
 
 
 def python_include_directories() -> list[Path]:

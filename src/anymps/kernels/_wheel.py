@@ -8,7 +8,6 @@ library's format, Mach-O: the structures of <mach-o/loader.h> (mach_header_64, s
 from __future__ import annotations
 
 import email.parser
-import hashlib
 import lzma
 import re
 import struct
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from anymps._cache import sha256_of
 from anymps._errors import KernelsError
 
 SECTION = "metal_basic"
@@ -134,15 +134,7 @@ def _constraint(text: str) -> str | None:
 
 def wheel_digest(wheel: Path) -> str:
     """The SHA-256 of a wheel, as package indexes state it. Raises KernelsError if it cannot be read."""
-    digest = hashlib.sha256()
-
-    def read() -> None:
-        with wheel.open("rb") as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-
-    _guarded(wheel, read)
-    return digest.hexdigest()
+    return _guarded(wheel, lambda: sha256_of(wheel))
 
 
 def _read(wheel: Path, archive: zipfile.ZipFile, name: str, most: int) -> bytes:

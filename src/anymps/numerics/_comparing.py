@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import tee
 from typing import Any, Final
 
 import torch
@@ -36,22 +37,9 @@ _ILL_CONDITIONED: Final = (Kind.SUM, Kind.TESTED, Kind.STEP)
 """Kinds of bounds of operators whose results may move far with their inputs."""
 
 
-class _Moves:
-    """What `moved` tells, kept for the other results of the call."""
-
-    def __init__(self, trying: Iterator[list[Any]]) -> None:
-        self._trying, self._tried = trying, list[list[Any]]()
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        number = 0
-        while True:
-            if number == len(self._tried):
-                try:
-                    self._tried.append(next(self._trying))
-                except Exception:  # that was the last, or an operator that the CPU lacks in the wider type
-                    return
-            yield self._tried[number]
-            number += 1
+def _until_it_fails(trying: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    with suppress(Exception):  # of an operator that the CPU lacks in the wider type
+        yield from trying
 
 
 class Comparison:
@@ -79,7 +67,7 @@ class Comparison:
         self._native: list[Any] | None = None
         self._sums: list[torch.Tensor] | None = None
         self._summed = False
-        self._moves: dict[tuple[torch.dtype, int], _Moves] = {}
+        self._moves: dict[tuple[torch.dtype, int], Iterator[list[Any]]] = {}
 
     def wrong(self) -> Wrong | None:
         """The loudest of the results that are wrong; None if none is. Raises what the CPU's kernel raises."""
@@ -228,8 +216,10 @@ class Comparison:
             yield change
         key = (bound.dtype, bound.terms)
         if key not in self._moves:
-            self._moves[key] = _Moves(moved(self._operation, self._arguments, self._expected, bound, self._widened))
-        for furthest in self._moves[key]:
+            trying = moved(self._operation, self._arguments, self._expected, bound, self._widened)
+            self._moves[key] = _until_it_fails(trying)
+        self._moves[key], tried = tee(self._moves[key])  # for the other results of the call
+        for furthest in tried:
             if furthest[place] is not None:
                 yield furthest[place] + change
 

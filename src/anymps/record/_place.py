@@ -6,6 +6,7 @@ renaming a database file while in use"). So whatever gives a file the name of a 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -16,11 +17,6 @@ from anymps._atomic import check_not_read_only, check_writable, move_into_place
 from anymps._errors import RecordingError
 from anymps.record._file import check_is_recording
 from anymps.record._snapshot import is_at_rest, own_writer
-
-try:
-    import fcntl
-except ImportError:  # Windows, where a file that is open can be neither renamed nor removed
-    fcntl = None  # type: ignore[assignment]
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
@@ -96,9 +92,6 @@ def held(path: Path) -> Iterator[None]:
 
     Best effort: some network file systems have no such lock.
     """
-    if fcntl is None:
-        yield
-        return
     folder = None
     try:
         with suppress(OSError):

@@ -219,5 +219,4 @@ def _log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_writers.clear)  # they belong to the parent, and so do its locks
+os.register_at_fork(after_in_child=_writers.clear)  # they belong to the parent, and so do its locks

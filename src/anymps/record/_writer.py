@@ -343,7 +343,7 @@ class Descriptors:
     """The descriptors of a recording's file, which a program may close, and reuse for its own files.
 
     SQLite keeps using their numbers, whatever file has them then (sqlite.org/howtocorrupt.html, "Continuing to use a
-    file descriptor after it has been closed"). None where the system does not tell (Windows), or of one in memory.
+    file descriptor after it has been closed"). None where the system does not tell, or of one in memory.
     """
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ def _read(file: str, changed: int, size: int, inode: int) -> str:
     """The text of a file that is still this one."""
     try:
         # Not by `open`, which a script may have put something else in place of.
-        with io.FileIO(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))) as stream:
+        with io.FileIO(os.open(file, os.O_RDONLY | os.O_NONBLOCK)) as stream:
             content = stream.read(size + 1)
             after = os.fstat(stream.fileno())
         if (after.st_mtime_ns, after.st_size, after.st_ino) != (changed, size, inode) or len(content) != size:

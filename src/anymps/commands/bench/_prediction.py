@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anymps._errors import CostError
-from anymps._text import clean, duration, estimate
+from anymps._text import aligned, clean, duration, estimate
 from anymps.forecast import Forecast, forecast
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Prediction:
         return (f"{sentence} The prediction {wait}{_NOT_COMPARED}",)
 
     def __str__(self) -> str:
-        return "\n".join([*(_aligned([COLUMNS, *self.rows]) if self.rows else ()), *self.sentences])
+        return "\n".join([*(aligned([COLUMNS, *self.rows], (0, 4)) if self.rows else ()), *self.sentences])
 
     def _compared(self, found: Forecast) -> Iterator[str]:
         median = self.timing.median_ns
@@ -159,14 +159,3 @@ def _more_or_less(difference: float) -> str:
 
 def _times(*nanoseconds: float) -> list[str]:
     return [duration(time) or "0" for time in nanoseconds]
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if 0 < place < 4 else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

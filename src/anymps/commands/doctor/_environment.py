@@ -6,14 +6,13 @@ aten/src/ATen/mps/MPSAllocator.mm (watermarks), MPSFallback.mm (fallback), MPSPr
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anymps.rules.variables import WATERMARKS, explain_watermark, nearest_variable, unread
-
-# C's strtol as far as people write it: the longest start of the text that is a number.
-_INTEGER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
 
 # Plain descriptions of those that need no judgement: name -> meaning.
 _MEANINGS = {
@@ -70,7 +69,7 @@ def _explain(name: str, value: str, environment: Mapping[str, str], release: tup
 
 def _fallback(value: str) -> tuple[str, bool]:
     """Explain the fallback switch, which C++ reads with std::stoi when torch is loaded."""
-    if not _INTEGER.match(value):
+    if not re.match(r"\s*[+-]?\d", value):
         return "not a number: std::stoi throws when torch is loaded; use 1 or 0", True
     if _integer(value) == 0:
         return "operators without an MPS kernel raise NotImplementedError", False
@@ -90,11 +89,5 @@ def _allocator_debug(value: str, environment: Mapping[str, str], release: tuple[
 
 
 def _integer(text: str) -> int:
-    match = _INTEGER.match(text)
-    if match is None:
-        return 0
-    digits = match[0].strip()
-    # strtol with base 0: a leading 0x is hexadecimal, a leading 0 octal.
-    if re.fullmatch(r"[+-]?0[0-7]+", digits):
-        return int(digits, 8)
-    return int(digits, 16) if "x" in digits.lower() else int(digits)
+    """The number that C's strtol reads, hexadecimal and octal ones too; 0 for none."""
+    return int(ctypes.CDLL(None).strtol(os.fsencode(text), None, 0))

@@ -6,15 +6,15 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from anymps import device
 from anymps._errors import AnympsError
-from anymps._text import error_words, first_line
+from anymps._own_process import printed_by
+from anymps._text import error_words
 from anymps._version import __version__
 
 # Variables that are shown if they are set, besides all that start with one of the prefixes.
@@ -96,30 +96,10 @@ def relevant(environment: Mapping[str, str]) -> dict[str, str]:
 def _mac_facts() -> dict[str, object]:
     return {
         # Not platform.mac_ver(): a Python built against an old SDK is told 10.16 unless this variable is 0.
-        "macos": _answer(["sw_vers", "-productVersion"], SYSTEM_VERSION_COMPAT="0") or platform.mac_ver()[0] or None,
-        "translated": _sysctl("sysctl.proc_translated") == "1",
-        "virtual_machine": _sysctl("kern.hv_vmm_present") == "1",
+        "macos": printed_by(["sw_vers", "-productVersion"], SYSTEM_VERSION_COMPAT="0") or platform.mac_ver()[0] or None,
+        "translated": printed_by(["sysctl", "-n", "sysctl.proc_translated"]) == "1",
+        "virtual_machine": printed_by(["sysctl", "-n", "kern.hv_vmm_present"]) == "1",
     }
-
-
-def _sysctl(name: str) -> str:
-    return _answer(["sysctl", "-n", name])
-
-
-def _answer(command: Sequence[str], **environment: str) -> str:
-    """Return the first line that a command prints; the empty text if it cannot be asked."""
-    try:
-        answer = subprocess.run(
-            list(command),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            env={**os.environ, **environment},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return first_line(answer.stdout) if answer.returncode == 0 else ""
 
 
 def _torch_facts() -> dict[str, object]:

@@ -95,8 +95,7 @@ def write_pages(recording: Path, pages: Sequence[Path], start: Path, asked: Sett
     from anymps.record import Recording
     from anymps.report import report_pieces, write_file
 
-    if hasattr(os, "nice"):
-        os.nice(10)
+    os.nice(10)
     judge = Judge(start, asked)
     with Recording.open(recording) as opened:
         if unused(opened):

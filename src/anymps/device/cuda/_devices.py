@@ -24,7 +24,6 @@ _COMPILERS = (
 )
 _PROFILERS = ("torch.profiler", "torch.autograd.profiler")
 _EMULATING = ("apple7", "apple8")  # M1 and M2 compute bfloat16 by way of float32
-_sync_debug = 0
 
 # What is the same always.
 CONSTANTS: dict[str, Any] = {
@@ -33,6 +32,7 @@ CONSTANTS: dict[str, Any] = {
     "device_count": 1,
     "get_allocator_backend": "native",
     "get_gencode_flags": "",
+    "get_sync_debug_mode": 0,
     "init": None,
     "ipc_collect": None,  # processes share no memory of the GPU on a Mac
     "is_current_stream_capturing": False,
@@ -40,6 +40,7 @@ CONSTANTS: dict[str, Any] = {
     "is_tf32_supported": False,
     "reset_accumulated_host_memory_stats": None,
     "reset_peak_host_memory_stats": None,
+    "set_sync_debug_mode": None,  # a report says where the host waits
 }
 
 
@@ -70,17 +71,6 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 def get_arch_list() -> list[str]:
     return []
-
-
-def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Kept, without an effect: a report says where the host waits."""
-    global _sync_debug
-    modes = {"default": 0, "warn": 1, "error": 2}
-    _sync_debug = modes[debug_mode] if isinstance(debug_mode, str) else int(debug_mode)
-
-
-def get_sync_debug_mode() -> int:
-    return _sync_debug
 
 
 def manual_seed(seed: int) -> None:

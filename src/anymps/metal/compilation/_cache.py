@@ -7,7 +7,6 @@ the cache outgrows its limit, the least recently used go first.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from anymps._atomic import move_into_place
-from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
+from anymps._cache import CACHE_VARIABLE, cache_home, sha256_of, why_unsafe
 from anymps._errors import BuildError, UsageError
 from anymps.cleanup import PrivateFolder
 
@@ -71,7 +70,7 @@ def find(directory: Path, key: str, suffix: str) -> Path | None:
     for path in directory.glob(f"{key}-*{suffix}"):
         _mark_used(path)  # before it is read: no other process removes it now
         with contextlib.suppress(OSError):  # gone, or not ours to remove
-            if path.name == f"{key}-{_digest(path)}{suffix}" and not why_unsafe(path):
+            if path.name == f"{key}-{sha256_of(path)[:16]}{suffix}" and not why_unsafe(path):
                 return path
             path.unlink()
     return None
@@ -84,7 +83,7 @@ def keep(made: Path, directory: Path, key: str, suffix: str) -> Path:
     """
     try:
         made.chmod(0o755)
-        target = directory / f"{key}-{_digest(made)}{suffix}"
+        target = directory / f"{key}-{sha256_of(made)[:16]}{suffix}"
         move_into_place(made, target)
     except OSError as error:
         raise BuildError(
@@ -165,11 +164,3 @@ def _remove(path: Path) -> None:
         return
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._errors import BuildError
-from anymps._own_process import without_preloads
+from anymps._own_process import printed_by, without_preloads
 from anymps.metal._shim import CHECKING, METAL_MACROS, RUNTIME, SHIM
 
 FAST_MATH_VARIABLE = "PYTORCH_MPS_FAST_MATH"
@@ -130,10 +130,10 @@ def find_compiler() -> Compiler:
     chosen = os.environ.get("CXX", "").strip()
     too_old = ""
     for words in [shlex.split(chosen)] if chosen else [[name] for name in _NAMES if shutil.which(name)]:
-        version = _answer([*words, "--version"])
+        version = printed_by([*words, "--version"])
         if not version:
             continue
-        if _answer([*words, "-x", "c++", "-E", "-dM", "-"]).find(_HALVES) < 0:
+        if printed_by([*words, "-x", "c++", "-E", "-dM", "-"]).find(_HALVES) < 0:
             too_old = too_old or version.splitlines()[0]
             continue
         lines = version.splitlines()[:3]
@@ -148,17 +148,6 @@ def find_compiler() -> Compiler:
         f"Metal shaders are compiled with a C++ compiler, and {what}: install clang 15 or g++ 12, or a newer one "
         "(apt install g++), or name one in CXX"
     )
-
-
-def _answer(command: list[str]) -> str:
-    """What a command prints, with nothing to read; empty if it cannot be run or fails."""
-    try:
-        answer = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 _COMPILING = ("preprocess", "host_code", "compile", "elf", "diagnostics")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anymps._text import clean, duration, percent
+from anymps._text import aligned, clean, duration, percent
 
 FEW_RUNS = 8
 """Below this many runs, all of them together do not enclose the median with 99 % confidence: 2 * 0.5**n > 0.01."""
@@ -132,9 +132,7 @@ def cells(timings: Sequence[Timing]) -> list[list[str]]:
 
 def table(timings: Sequence[Timing]) -> str:
     """The timings as rows of plain text, with units."""
-    rows = [list(COLUMNS), *cells(timings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    return "\n".join(_line(row, widths) for row in rows)
+    return "\n".join(aligned([COLUMNS, *cells(timings)], (0, 1)))
 
 
 def warnings_of(timing: Timing) -> tuple[str, ...]:
@@ -183,12 +181,6 @@ def _row(timing: Timing) -> list[str]:
         _time(timing.first.finished_ns) if timing.first else "-",
         runs,
     ]
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    names = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
-    numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-    return "  ".join([*names, *numbers]).rstrip()
 
 
 def _time(nanoseconds: float) -> str:

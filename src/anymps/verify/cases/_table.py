@@ -44,11 +44,9 @@ def machine_facts(mac: Mac | None) -> dict[str, Any]:
     if mac is not None:
         macos = ".".join(map(str, mac.macos))
         return {"chip": mac.chip, "gpu_cores": mac.gpu_cores, "memory_gib": mac.ram_gib, "macos": macos, **common}
-    name = getattr(torch._C, "_mps_get_name", None)
-    cores = getattr(torch._C, "_mps_get_core_count", None)
     return {
-        "chip": str(name()) if name else "",
-        "gpu_cores": int(cores()) if cores else 0,
+        "chip": str(torch._C._mps_get_name()),
+        "gpu_cores": int(torch._C._mps_get_core_count()),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
         "macos": platform.mac_ver()[0],
         **common,
