@@ -152,28 +152,6 @@ def test_refusals_inside_backward_keep_their_class() -> None:
     assert text.startswith("The operator 'aten::special_ndtri.out' is not currently implemented for the MPS device.")
 
 
-def test_a_nested_backward() -> None:
-    """A backward that calls backward itself (reentrant) works."""
-
-    class Inner(Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(x)
-            return x * 2
-
-        @staticmethod
-        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-            (x,) = ctx.saved_tensors
-            with torch.enable_grad():
-                y = x.detach().requires_grad_()
-                (y * 2).sum().backward()
-            return grad * y.grad
-
-    x = leaf(3)
-    Inner.apply(Inner.apply(x)).sum().backward()
-    assert_same(x.grad, torch.full((3,), 4.0))
-
-
 def test_grad_modes() -> None:
     """no_grad, inference_mode, enable_grad and set_grad_enabled act on mps tensors."""
     x = leaf(3)
