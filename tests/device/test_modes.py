@@ -29,10 +29,6 @@ class Log(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class Named(torch.Tensor):
-    """A subclass by __torch_function__ only."""
-
-
 class Wrapper(torch.Tensor):
     """A subclass that holds an mps tensor and unwraps it at every operator."""
 
@@ -64,18 +60,6 @@ def test_a_dispatch_mode_sees_every_operator() -> None:
     ][:3]
     assert "aten.linear_backward.default" in log.seen
     assert "aten.threshold_backward.default" in log.seen
-
-
-def test_subclasses_by_function() -> None:
-    """as_subclass keeps the subclass through mps operators, views, copies and backward."""
-    x = values(2, 3).to("mps").as_subclass(Named)
-    for y in (x + 1, x[0], x.t(), x @ x.t(), x.clone(), x.float(), torch.cat([x, x])):
-        assert type(y) is Named
-        assert y.is_mps
-    assert type(x.cpu()) is Named
-    x.requires_grad_()
-    (x * x).sum().backward()
-    assert_same(x.grad.as_subclass(torch.Tensor), 2 * values(2, 3))
 
 
 def test_wrapper_subclasses() -> None:
