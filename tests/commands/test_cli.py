@@ -23,7 +23,7 @@ from anymps.commands.doctor import _command as _doctor
 from anymps.commands.doctor._facts import Facts
 from anymps.findings import Story, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter
-from anymps.report import Output, Outputs, render_terminal
+from anymps.report import render_terminal
 from processes import clean_environment, run_python
 
 
@@ -98,24 +98,6 @@ def test_run_options(
 
 
 @pytest.mark.parametrize(
-    ("words", "outputs"),
-    [
-        (["--report", "terminal=r.txt"], Outputs((Output("terminal", "r.txt"),))),
-        (
-            ["--report", "html=r.html", "--report=json=-", "--root", "/"],
-            Outputs((Output("html", "r.html"), Output("json", "-")), "/"),
-        ),
-    ],
-)
-def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs: Outputs) -> None:
-    """The reports that are asked for."""
-    found: list[Outputs] = []
-    monkeypatch.setattr(_run, "run_target", lambda target, session: found.append(session._outputs) or 0)
-    assert status_of("run", *words, "train.py") == 0
-    assert found == [outputs]
-
-
-@pytest.mark.parametrize(
     ("words", "text"),
     [
         (["run"], "name a script, or a module with -m (anymps run --help)"),
@@ -127,8 +109,6 @@ def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs:
             ["run", "--report", "html=", "s.py"],
             "--report: 'html=' names no file: write FORMAT=FILE, such as html=report.html",
         ),
-        (["run", "nowhere.py"], "there is no script nowhere.py"),
-        (["run", "-m", "no_such_module"], "there is no module named 'no_such_module'"),
         (
             ["report", "nowhere.db"],
             "nowhere.db does not exist: make a recording with `anymps run --record FILE script.py`",
