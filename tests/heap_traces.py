@@ -15,7 +15,6 @@ ADVICE = (
 )
 G1, G2, G3 = 11, 13, 15
 EVERY = pytest.mark.parametrize("minor", [7, 8, 11, 12, 13, 14, 15])
-WHOLE_BUFFERS = pytest.mark.parametrize("minor", [7, 11, 12, 13])
 PLACED = pytest.mark.parametrize("minor", [14, 15])
 
 Run = Callable[..., list[str]]

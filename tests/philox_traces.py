@@ -14,16 +14,6 @@ GEOMETRIC = [*FLOATING, "int", "long", "short", "char", "uchar"]
 BERNOULLI = [*GEOMETRIC, "bool"]
 SEEDS = [0, 1, DEFAULT_SEED, 2**32 - 1, 2**63 + 12345, 2**64 - 1]
 
-# First eight uniforms after manual_seed(key).
-GOLDEN = {
-    0: "0x1.c0a2c60000000p-1 0x1.59652e0000000p-1 0x1.3c81440000000p-1 0x1.db59880000000p-1"
-    " 0x1.f83cf40000000p-1 0x1.9f16b40000000p-2 0x1.aceec80000000p-2 0x1.d726020000000p-2",
-    1: "0x1.b908ec0000000p-1 0x1.ac317a0000000p-1 0x1.f496520000000p-3 0x1.fec22c0000000p-1"
-    " 0x1.71dff20000000p-3 0x1.cc90ec0000000p-2 0x1.46f0960000000p-2 0x1.8b40800000000p-4",
-    DEFAULT_SEED: "0x1.0234aa0000000p-2 0x1.a702700000000p-4 0x1.0ae1980000000p-1 0x1.4fa72a0000000p-3"
-    " 0x1.143ade0000000p-2 0x1.5f20d60000000p-1 0x1.08cc740000000p-1 0x1.bb0ed40000000p-2",
-}
-
 Send = Callable[..., list[str]]
 
 

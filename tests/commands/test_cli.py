@@ -22,8 +22,8 @@ from anymps.commands._target import Target
 from anymps.commands.doctor import _command as _doctor
 from anymps.commands.doctor._facts import Facts
 from anymps.findings import Story, find
-from anymps.record import Recording, RecordingBuilder, RecordingWriter, Wait
-from anymps.report import Output, Outputs, render_terminal
+from anymps.record import Recording, RecordingBuilder, RecordingWriter
+from anymps.report import render_terminal
 from processes import clean_environment, run_python
 
 
@@ -98,24 +98,6 @@ def test_run_options(
 
 
 @pytest.mark.parametrize(
-    ("words", "outputs"),
-    [
-        (["--report", "terminal=r.txt"], Outputs((Output("terminal", "r.txt"),))),
-        (
-            ["--report", "html=r.html", "--report=json=-", "--root", "/"],
-            Outputs((Output("html", "r.html"), Output("json", "-")), "/"),
-        ),
-    ],
-)
-def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs: Outputs) -> None:
-    """The reports that are asked for."""
-    found: list[Outputs] = []
-    monkeypatch.setattr(_run, "run_target", lambda target, session: found.append(session._outputs) or 0)
-    assert status_of("run", *words, "train.py") == 0
-    assert found == [outputs]
-
-
-@pytest.mark.parametrize(
     ("words", "text"),
     [
         (["run"], "name a script, or a module with -m (anymps run --help)"),
@@ -127,8 +109,6 @@ def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs:
             ["run", "--report", "html=", "s.py"],
             "--report: 'html=' names no file: write FORMAT=FILE, such as html=report.html",
         ),
-        (["run", "nowhere.py"], "there is no script nowhere.py"),
-        (["run", "-m", "no_such_module"], "there is no module named 'no_such_module'"),
         (
             ["report", "nowhere.db"],
             "nowhere.db does not exist: make a recording with `anymps run --record FILE script.py`",
@@ -197,12 +177,6 @@ def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str], words: l
     assert re.fullmatch(r"anymps: [^\n]* \(anymps( \w+)? --help\)\n", err)
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--version` prints name and version."""
-    assert status_of("--version") == 0
-    assert capsys.readouterr() == (f"anymps {anymps.__version__}\n", "")
-
-
 def test_help_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     """They are stable."""
     assert status_of("--help") == 0
@@ -257,21 +231,6 @@ def test_python_m_anymps() -> None:
     assert answer.stdout == f"anymps {anymps.__version__}\n"
 
 
-def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """`anymps report FILE` shows on stdout what the renderer makes of the recording in the file."""
-    path = tmp_path / "run.db"
-    builder = RecordingBuilder(RecordingWriter(path, {"mac": "M1 8GB", "torch": "2.13.0"}))
-    site = builder.site("train.py", 12, "main", "print(loss.item())")
-    builder.entry("aten::_local_scalar_dense", start_ns=0, duration_ns=9_000, wait=Wait.ITEM, site=site)
-    builder.end_step(20_000)
-    builder.close()
-    with Recording.open(path) as recording:
-        expected = render_terminal(Story.of(recording), find(recording), brief=True)
-    assert "M1 8GB" in expected
-    assert status_of("report", str(path)) == 0
-    assert capsys.readouterr() == (expected, "")
-
-
 def test_report_of_the_last_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -313,17 +272,6 @@ def test_what_killed_runs_left_goes_after_a_day(monkeypatch: pytest.MonkeyPatch,
         os.utime(runs / name, (when, when))
     place_of_run()
     assert sorted(path.name for path in runs.iterdir()) == ["last.anymps", "run-2.anymps"]
-
-
-def test_report_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A file that is no recording is one line and 2."""
-    path = tmp_path / "notes.txt"
-    path.write_text("hello")
-    assert status_of("report", str(path)) == 2
-    assert capsys.readouterr() == (
-        "",
-        f"anymps: {path} is not a recording: give a file that `anymps run --record` made\n",
-    )
 
 
 def test_a_command_loads_itself_alone() -> None:

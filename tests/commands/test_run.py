@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import anymps
-from anymps.commands._runner import run_target
 from anymps.commands._target import Target, TargetNotFoundError
 from processes import PATIENCE
 
@@ -430,29 +429,6 @@ def test_unreadable_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(TargetNotFoundError) as error:
         Target(str(script)).check()
     assert str(error.value) == f"the script {script} cannot be read: no permission"
-
-
-def test_a_session_that_cannot_start_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the device cannot be had the error goes up and the script has not run."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    marker = tmp_path / "ran"
-    script = tmp_path / "script.py"
-    script.write_text(f"open({str(marker)!r}, 'w')\n")
-
-    class Refusing:
-        def start(self, target: Target) -> None:
-            raise anymps.RequireError("no")
-
-        def finish(self, ending: dict[str, object]) -> int:
-            raise AssertionError
-
-        def keep(self, ending: dict[str, object]) -> None:
-            raise AssertionError
-
-    with pytest.raises(anymps.RequireError):
-        run_target(Target(str(script)), Refusing())
-    assert not marker.exists()
-    assert os._exit.__module__ in ("posix", "nt")
 
 
 def test_a_session_that_may_open_no_further_file(runner: Runner) -> None:

@@ -122,15 +122,6 @@ def test_out_of_memory_text_without_limit(run: Run, minor: int) -> None:
 
 
 @EVERY
-def test_free_memory_is_released_before_giving_up(run: Run, minor: int) -> None:
-    """At the limit cached heaps are returned before a request fails; from 2.14 its own pool's heaps come first."""
-    lines = [config(minor, 40 * MIB, high=1, low=1), "alloc a 9", f"alloc b {5 * MIB}", "free a", "free b", "stats"]
-    answers = run(*lines, f"alloc c {20 * MIB}", "stats")
-    assert counters(answers[5]) == (0, 40 * MIB)
-    assert counters(answers[7]) == (20 * MIB, 28 * MIB if minor >= 14 else 20 * MIB)
-
-
-@EVERY
 def test_memory_fraction_sets_the_high_limit_alone(run: Run, minor: int) -> None:
     """A fraction changes the high limit, frees nothing and may pass below the low ratio; 0 lifts the limit."""
     lines = [config(minor, GIB), f"alloc a {5 * MIB}", "free a", "fraction 0.03", "stats", f"alloc b {5 * MIB}"]
@@ -144,13 +135,3 @@ def test_memory_fraction_sets_the_high_limit_alone(run: Run, minor: int) -> None
         "error InvalidSetting: invalid high watermark ratio 2.5",
         "error InvalidSetting: invalid high watermark ratio nan",
     ]
-
-
-# ---- pressure and garbage collection --------------------------------------------------------------------------------
-
-
-@EVERY
-def test_pressure_makes_heaps_to_measure(run: Run, minor: int) -> None:
-    """At the low limit a request of 10 MiB or more gets a dedicated heap; smaller ones keep their tiers."""
-    lines = [config(minor, GIB, high=2, low=0.5), f"alloc a {512 * MIB}", f"alloc b {21 * MIB}", f"alloc c {5 * MIB}"]
-    assert [fields(answer)["heap_size"] for answer in run(*lines)[2:]] == [22 * MIB, 32 * MIB]

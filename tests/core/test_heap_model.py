@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from heap_traces import ADVICE, EVERY, G1, G2, GIB, MIB, WHOLE_BUFFERS, Run, config, counters, fields
+from heap_traces import ADVICE, EVERY, G1, G2, GIB, MIB, Run, config, counters, fields
 
 # ---- what is accounted ----------------------------------------------------------------------------------------------
 
@@ -36,43 +36,6 @@ def test_zero_bytes_are_not_accounted(run: Run, minor: int) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize(
-    ("nbytes", "charged"), [(1, 256), (256, 256), (257, 512), (1024, 1024), (MIB - 1, MIB), (MIB, MIB)]
-)
-def test_small_requests_round_to_256_bytes(run: Run, minor: int, nbytes: int, charged: int) -> None:
-    """A block is a multiple of 256 bytes and remembers what was asked for."""
-    values = fields(run(config(minor), f"alloc a {nbytes}")[1])
-    assert (values["size"], values["nbytes"]) == (charged, nbytes)
-
-
-@EVERY
-@pytest.mark.parametrize(
-    ("nbytes", "heap"),
-    [
-        (MIB, 8 * MIB),
-        (MIB + 256, 32 * MIB),
-        (10 * MIB - 256, 32 * MIB),
-        (10 * MIB, GIB),
-        (512 * MIB - 256, GIB),
-        (512 * MIB, 512 * MIB),
-        (514 * MIB, 514 * MIB),
-    ],
-)
-def test_heap_tiers(run: Run, minor: int, nbytes: int, heap: int) -> None:
-    """Heaps are 8 MiB, 32 MiB or 1 GiB by the size of the request, and made to measure from 512 MiB on."""
-    values = fields(run(config(minor), f"alloc a {nbytes}")[1])
-    expected = 528 * MIB if minor >= 14 and heap == 514 * MIB else heap  # bucketed first, see below
-    assert values["heap_size"] == expected
-
-
-def test_discrete_heaps_of_2_12(run: Run) -> None:
-    """On a discrete GPU (up to 2.12) the packed heap is 128 MiB and serves requests below 64 MiB."""
-    lines = [config(12, extra="unified=0", low=1.0), f"alloc a {60 * MIB}", f"alloc b {70 * MIB}"]
-    first, second = (fields(answer) for answer in run(*lines)[1:])
-    assert (first["heap_size"], second["heap_size"]) == (128 * MIB, 70 * MIB)
-
-
-@EVERY
 def test_invalid_buffer_size(run: Run, minor: int) -> None:
     """A request must be smaller than maxBufferLength; the requested size is printed."""
     unit = "GB" if minor == 7 else "GiB"
@@ -93,47 +56,6 @@ def test_statistics_of_torch_accelerator(run: Run, minor: int) -> None:
     assert first == (all_, 40 * MIB, all_, large, 40 * MIB, 32 * MIB, 1)
     assert second == (256, 8 * MIB, all_, large, 40 * MIB, 32 * MIB, 1)
     assert third == (256, 8 * MIB, 0, 0, 0, 0, 1)
-
-
-# ---- pools ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("minor", [7, 11])
-def test_g1_shares_only_eight_bytes(run: Run, minor: int) -> None:
-    """Up to 2.11 a request of at most 8 bytes has a shared heap of its own, all else is private."""
-    lines = [config(minor), "alloc a 8", "alloc b 9", f"alloc c {2 * MIB}", "stats"]
-    eight, nine, large, stats = (fields(answer) for answer in run(*lines)[1:])
-    assert [eight["shared"], nine["shared"], large["shared"]] == [1, 0, 0]
-    assert eight["heap"] != nine["heap"]
-    assert stats["total"] == 48 * MIB
-
-
-def test_g1_discrete_has_no_eight_byte_rule(run: Run) -> None:
-    """Up to 2.11 the rule for 8 bytes holds on unified memory only."""
-    assert fields(run(config(11, extra="unified=0"), "alloc a 8")[1])["shared"] == 0
-
-
-@pytest.mark.parametrize("minor", [12, 13, 14, 15])
-def test_everything_is_shared_from_2_12(run: Run, minor: int) -> None:
-    """From 2.12 there is one small and one large pool, both shared."""
-    lines = [config(minor), "alloc a 8", "alloc b 9", f"alloc c {2 * MIB}", "stats"]
-    eight, nine, large, stats = (fields(answer) for answer in run(*lines)[1:])
-    assert [eight["shared"], nine["shared"], large["shared"]] == [1, 1, 1]
-    assert eight["heap"] == nine["heap"]
-    assert stats["total"] == 40 * MIB
-
-
-# ---- reuse in G1 and G2 ---------------------------------------------------------------------------------------------
-
-
-@WHOLE_BUFFERS
-def test_reuse_charges_the_whole_buffer(run: Run, minor: int) -> None:
-    """A cached buffer up to 32 MiB larger is used whole and charged whole."""
-    lines = [config(minor), f"alloc a {42 * MIB}", "free a", f"alloc b {10 * MIB}", "stats"]
-    answers = run(*lines)
-    first, second = fields(answers[1]), fields(answers[3])
-    assert (second["id"], second["size"], second["nbytes"]) == (first["id"], 42 * MIB, 10 * MIB)
-    assert counters(answers[4]) == (42 * MIB, GIB)
 
 
 # ---- public figures -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heap_traces import GIB, MIB, PLACED, Run, config, counters, fields
+from heap_traces import GIB, MIB, PLACED, Run, config, fields
 
 
 @PLACED
@@ -28,16 +28,6 @@ def test_g3_buckets(run: Run, minor: int, nbytes: int, charged: int) -> None:
 
 
 @PLACED
-def test_g3_cuts_a_small_block(run: Run, minor: int) -> None:
-    """A cached small block is cut when 256 bytes or more remain, and its parts are new buffers."""
-    lines = [config(minor), "alloc a 1024", "alloc z 1", "free a", "alloc b 512", "alloc c 300", "stats"]
-    answers = run(*lines)
-    second, third = fields(answers[4]), fields(answers[5])
-    assert [(b["id"], b["size"], b["offset"]) for b in (second, third)] == [(3, 512, 0), (4, 512, 512)]
-    assert counters(answers[6]) == (1280, 8 * MIB)
-
-
-@PLACED
 @pytest.mark.parametrize(
     ("nbytes", "buffer", "charged"),
     [
@@ -55,14 +45,3 @@ def test_g3_prefers_a_cached_buffer_that_needs_no_cut(
     cut, taken = fields(answers[6]), fields(answers[8])
     assert (cut["offset"], cut["size"]) == (0, 2 * MIB)  # leaves the range of 3.5 MiB
     assert (taken["id"], taken["size"]) == (buffer, charged)
-
-
-@PLACED
-def test_g3_merges_neighbours(run: Run, minor: int) -> None:
-    """Adjacent free blocks become one when no single one fits: 6 and 8 MiB serve 9.25 MiB."""
-    lines = [config(minor), f"alloc a {6 * MIB}", f"alloc b {8 * MIB}", f"alloc c {8 * MIB}", f"alloc d {9 * MIB}"]
-    lines += ["free a", "free b", f"alloc e {9 * MIB + 262144}", "stats"]
-    answers = run(*lines)
-    merged = fields(answers[7])
-    assert (merged["id"], merged["heap"], merged["offset"], merged["size"]) == (5, 1, 0, 9 * MIB + 262144)
-    assert counters(answers[8])[1] == 32 * MIB

@@ -66,18 +66,6 @@ def test_half_precision(dtype: torch.dtype) -> None:
     torch.testing.assert_close(result.float().cpu(), attention(*(t.float() for t in qkv(dtype))), rtol=3e-2, atol=3e-2)
 
 
-def test_strided_heads() -> None:
-    """Heads that are views of one projection, as models make them, give the CPU's result."""
-
-    def heads(x: torch.Tensor) -> torch.Tensor:
-        q, k, v = x.chunk(3, -1)
-        split = [t.unflatten(-1, (2, 4)).transpose(1, 2) for t in (q, k, v)]
-        return attention(*split, is_causal=True).transpose(1, 2).flatten(2)
-
-    same(heads, values(2, 5, 24), strides=False)
-    same_gradients(heads, values(2, 5, 24))
-
-
 def test_dropout_is_drawn_on_the_device() -> None:
     """dropout_p in training draws from the mps generator and follows its seed."""
     q, k, v = (t.to("mps").requires_grad_() for t in qkv())

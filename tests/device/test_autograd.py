@@ -56,74 +56,6 @@ def test_saved_tensor_hooks() -> None:
     assert_same(x.grad, 2 * values(3))
 
 
-class Clip(Function):
-    """A custom function with everything: saved tensors, several results, non-tensor arguments."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, low: float) -> tuple[torch.Tensor, torch.Tensor]:
-        mask = x > low
-        ctx.save_for_backward(mask)
-        ctx.mark_non_differentiable(mask)
-        return torch.where(mask, x, torch.zeros_like(x)), mask
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (mask,) = ctx.saved_tensors
-        assert torch.is_same_size(grad, mask)
-        return grad * mask * 2, None
-
-
-class Cube(Function):
-    """A function with setup_context, jvp, vmap and a differentiable backward."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return x**3
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        (x,) = ctx.saved_tensors
-        return 3 * x**2 * grad
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor) -> torch.Tensor:
-        (x,) = ctx.saved_tensors
-        return 3 * x**2 * tangent
-
-
-class AddOne(Function):
-    """An in-place custom function."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        ctx.mark_dirty(x)
-        return x.add_(1)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return grad * 5
-
-
-def test_custom_functions() -> None:
-    """Custom Functions run forward and backward, with marks, in place, twice, and under vmap and jvp."""
-    same_gradients(lambda x: Clip.apply(x, 0.1)[0], values(3, 4))
-    same_gradients(lambda x: AddOne.apply(x * 1) * 2, values(3))
-    x = leaf(3)
-    (g,) = torch.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
-    (h,) = torch.autograd.grad(g.sum(), x)
-    assert_same(h, 6 * values(3))
-    assert_same(torch.func.vmap(Cube.apply)(values(2, 3).to("mps")), values(2, 3) ** 3)
-    primal, tangent = torch.func.jvp(Cube.apply, (values(3).to("mps"),), (torch.ones(3, device="mps"),))
-    assert_same((primal, tangent), (values(3) ** 3, 3 * values(3) ** 2))
-
-
 def test_an_exception_in_backward_reaches_the_caller() -> None:
     """An error raised inside a backward on the device's thread arrives with type and text, and the engine goes on."""
 
@@ -150,28 +82,6 @@ def test_refusals_inside_backward_keep_their_class() -> None:
     x.register_hook(torch.special.ndtri)
     text = text_of(NotImplementedError, x.sum().backward)
     assert text.startswith("The operator 'aten::special_ndtri.out' is not currently implemented for the MPS device.")
-
-
-def test_a_nested_backward() -> None:
-    """A backward that calls backward itself (reentrant) works."""
-
-    class Inner(Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(x)
-            return x * 2
-
-        @staticmethod
-        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-            (x,) = ctx.saved_tensors
-            with torch.enable_grad():
-                y = x.detach().requires_grad_()
-                (y * 2).sum().backward()
-            return grad * y.grad
-
-    x = leaf(3)
-    Inner.apply(Inner.apply(x)).sum().backward()
-    assert_same(x.grad, torch.full((3,), 4.0))
 
 
 def test_grad_modes() -> None:

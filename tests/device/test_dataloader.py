@@ -53,25 +53,6 @@ def test_iterable_datasets_and_persistent_workers() -> None:
         assert list(range(8)) == sorted(int(item) for batch in loader for item in batch.to("mps").cpu())
 
 
-def test_training_epoch_with_workers() -> None:
-    """A model on mps trains over a shuffled loader with workers."""
-    torch.manual_seed(0)
-    model = torch.nn.Linear(3, 1, device="mps")
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    loader = DataLoader(TensorDataset(values(12, 3)), batch_size=4, shuffle=True, num_workers=1, **FORK)
-    losses = []
-    for _ in range(3):
-        total = 0.0
-        for (x,) in loader:
-            optimizer.zero_grad()
-            loss = (model(x.to("mps")) - 1).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            total += loss.item()
-        losses.append(total)
-    assert losses[-1] < losses[0]
-
-
 def test_pin_memory_is_warned_of_and_ignored() -> None:
     """pin_memory=True warns that mps has no use for it, and batches are ordinary CPU tensors."""
     with pytest.warns(UserWarning) as caught:

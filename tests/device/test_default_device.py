@@ -47,18 +47,6 @@ def test_factories_make_mps_tensors() -> None:
 
 
 @pytest.mark.usefixtures("default_mps")
-def test_a_cpu_generator_is_refused() -> None:
-    """A generator of the CPU does not draw mps tensors, in the backend's words."""
-    generator = torch.Generator("cpu")
-    text = "Expected a 'mps' device type for generator but found 'cpu'"
-    assert text_of(RuntimeError, torch.rand, 2, generator=generator) == text
-    assert text_of(RuntimeError, torch.randint, 3, (2,), generator=generator) == text
-    assert text_of(RuntimeError, torch.randperm, 4, generator=generator) == (
-        "Expected a 'mps:0' generator device but found 'cpu'"
-    )
-
-
-@pytest.mark.usefixtures("default_mps")
 def test_shuffling_needs_a_generator_on_the_device() -> None:
     """RandomSampler's own CPU generator fails under a default device; one on mps works."""
     data = TensorDataset(torch.arange(8))

@@ -15,41 +15,11 @@ from processes import ENABLE, run_with_torch
 pytestmark = pytest.mark.usefixtures("mps_device")
 
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
-MIB = 1024**2
 
 
 def facts(code: str, env: dict[str, str] | None = None) -> Any:
     """What a script prints as JSON in its last line."""
     return json.loads(run_with_torch(ENABLE + "import json\n" + code, env).lines[-1])
-
-
-def test_the_worked_example() -> None:
-    """Tensors of 4 bytes, 5, 600 and 64 MiB take heaps of 8, 32, 600 and 1024 MiB, which empty_cache gives back.
-
-    In another order the 600 MiB would be cut from what is left of the heap of 1 GiB. From torch 2.14 on large requests
-    are rounded up to buckets: a 32nd of the power of two below, which makes 608 MiB of the 600.
-    """
-    found = facts(
-        """
-base = torch.mps.driver_allocated_memory()
-rows, kept = [], []
-def note():
-    rows.append([torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory() - base])
-for count in (1, 5 * 1024**2 // 4, 600 * 1024**2 // 4, 64 * 1024**2 // 4):
-    kept.append(torch.empty(count, device="mps"))
-    note()
-kept.clear()
-note()
-torch.mps.empty_cache()
-note()
-print(json.dumps(rows))
-"""
-    )
-    large = 608 if RELEASE >= (2, 14) else 600
-    heaps = [8 * MIB, 40 * MIB, (40 + large) * MIB, (1064 + large) * MIB, (1064 + large) * MIB, 0]
-    live = [256, 256 + 5 * MIB, 256 + (5 + large) * MIB, 256 + (69 + large) * MIB, 0, 0]
-    assert live == [row[0] for row in found]
-    assert heaps == [row[1] for row in found]
 
 
 @pytest.mark.usefixtures("still_memory")
@@ -82,29 +52,6 @@ def test_memory_goes_up_and_down_with_tensors() -> None:
     assert before + 12288 == torch.mps.current_allocated_memory()
     del x, y, z
     assert before == torch.mps.current_allocated_memory()
-
-
-@pytest.mark.usefixtures("still_memory")
-def test_empty_cache_keeps_what_is_alive() -> None:
-    """empty_cache frees cached memory only; live tensors keep their values and their charge."""
-    x = torch.arange(1000, device="mps")
-    torch.empty(3 * MIB, device="mps")
-    current = torch.mps.current_allocated_memory()
-    driver = torch.mps.driver_allocated_memory()
-    torch.mps.empty_cache()
-    assert current == torch.mps.current_allocated_memory()
-    assert torch.mps.driver_allocated_memory() <= driver
-    assert 499500 == x.sum().item()
-
-
-@pytest.mark.usefixtures("still_memory")
-def test_a_block_is_used_again() -> None:
-    """A freed large buffer serves the next request of its size without new heaps."""
-    torch.empty(4 * MIB, device="mps")
-    driver = torch.mps.driver_allocated_memory()
-    for _ in range(3):
-        torch.empty(4 * MIB, device="mps")
-    assert driver == torch.mps.driver_allocated_memory()
 
 
 def test_limits_of_the_mac() -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -28,10 +27,6 @@ class Log(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen.append(str(func))
         return func(*args, **(kwargs or {}))
-
-
-class Named(torch.Tensor):
-    """A subclass by __torch_function__ only."""
 
 
 class Wrapper(torch.Tensor):
@@ -65,36 +60,6 @@ def test_a_dispatch_mode_sees_every_operator() -> None:
     ][:3]
     assert "aten.linear_backward.default" in log.seen
     assert "aten.threshold_backward.default" in log.seen
-
-
-def test_a_function_mode_sees_the_calls() -> None:
-    """TorchFunctionMode intercepts factories, methods and functional calls."""
-
-    class Seen(TorchFunctionMode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.names: list[str] = []
-
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.names.append(getattr(func, "__name__", str(func)))
-            return func(*args, **(kwargs or {}))
-
-    with Seen() as seen:
-        x = torch.ones(2, device="mps")
-        nn.functional.softmax(x.add(1), 0)
-    assert {"ones", "add", "softmax"} <= set(seen.names)
-
-
-def test_subclasses_by_function() -> None:
-    """as_subclass keeps the subclass through mps operators, views, copies and backward."""
-    x = values(2, 3).to("mps").as_subclass(Named)
-    for y in (x + 1, x[0], x.t(), x @ x.t(), x.clone(), x.float(), torch.cat([x, x])):
-        assert type(y) is Named
-        assert y.is_mps
-    assert type(x.cpu()) is Named
-    x.requires_grad_()
-    (x * x).sum().backward()
-    assert_same(x.grad.as_subclass(torch.Tensor), 2 * values(2, 3))
 
 
 def test_wrapper_subclasses() -> None:

@@ -166,25 +166,6 @@ def test_embedding_bags(mode: str) -> None:
     same_module(nn.EmbeddingBag(6, 3, mode=mode), torch.tensor([0, 2, 2, 5, 1]), torch.tensor([0, 2]))
 
 
-def test_dropouts() -> None:
-    """Every dropout keeps the expectation, acts in training only, and its backward uses the same mask."""
-    for kind, shape in (
-        (nn.Dropout, (50, 50)),
-        (nn.Dropout1d, (50, 50, 4)),
-        (nn.Dropout2d, (50, 50, 2, 2)),
-        (nn.Dropout3d, (50, 50, 2, 1, 2)),
-    ):
-        x = torch.ones(*shape, device="mps", requires_grad=True)
-        y = kind(0.25)(x)
-        y.sum().backward()
-        assert torch.equal(y.detach(), x.grad)
-        assert y.mean().item() == pytest.approx(1.0, abs=0.1)
-        assert torch.equal(kind(0.25).eval()(x), x)
-    alpha = nn.AlphaDropout(0.2)(values(1000).to("mps"))
-    assert alpha.isfinite().all()
-    assert nn.Dropout(1.0)(torch.ones(3, device="mps")).tolist() == [0.0] * 3
-
-
 def test_grid_sampling() -> None:
     """affine_grid and grid_sample agree, forward and backward."""
 

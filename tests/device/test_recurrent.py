@@ -69,25 +69,6 @@ def test_packed_sequences(kind: type[nn.RNNBase]) -> None:
     same_gradients(run, kind(3, 4, batch_first=True), values(3, 4, 3))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_dropout_between_layers(kind: type[nn.RNNBase]) -> None:
-    """Dropout acts in training only, draws anew at each call, and follows the seed."""
-    module = kind(4, 8, num_layers=2, dropout=0.5).to("mps")
-    x = values(5, 3, 4).to("mps")
-    torch.manual_seed(1)
-    first = module(x)[0]
-    second = module(x)[0]
-    torch.manual_seed(1)
-    again = module(x)[0]
-    assert not torch.equal(first, second)
-    assert torch.equal(first, again)
-    module.eval()
-    assert torch.equal(module(x)[0], module(x)[0])
-    reference = kind(4, 8, num_layers=2).eval()
-    reference.load_state_dict(module.cpu().state_dict())
-    torch.testing.assert_close(module(x.cpu())[0], reference(x.cpu())[0])
-
-
 def test_a_state_on_the_cpu_is_refused() -> None:
     """A hidden state that was left on the CPU raises an error that names the devices."""
     module = nn.GRU(3, 4, device="mps")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
-import pickle
 
 import pytest
 import torch
@@ -105,17 +103,6 @@ def test_data_is_another_tensor_over_the_same_memory() -> None:
     assert torch.float16 == p.dtype
 
 
-def test_a_parameter_moves_to_mps_and_back_through_data() -> None:
-    """A CPU parameter's .data may become an mps tensor and a CPU tensor again, as Module.to does it."""
-    p = nn.Parameter(values(3))
-    p.data = p.data.to("mps")
-    assert p.is_mps
-    (p * 2).sum().backward()
-    assert torch.device("mps:0") == p.grad.device
-    p.data = p.data.cpu()
-    assert p.device.type == "cpu"
-
-
 def test_deepcopy_is_a_copy_of_its_own() -> None:
     """copy.deepcopy of an mps tensor is a clone: values, flags and gradients stay, memory is new."""
     x = values(2, 3).to("mps").requires_grad_()
@@ -131,19 +118,6 @@ def test_deepcopy_is_a_copy_of_its_own() -> None:
     assert text == text_of(RuntimeError, copy.deepcopy, values(2).to("mps").requires_grad_() * 2)
     shallow = copy.copy(x)
     assert shallow.data_ptr() == x.data_ptr()
-
-
-def test_pickle_keeps_tensors_parameters_and_storages() -> None:
-    """pickle brings tensors, views and parameters back to mps."""
-    x = values(3, 4).to("mps")
-    for one in (x, x[1:, ::2], nn.Parameter(x), x.to(torch.bfloat16), x > 0):
-        back = pickle.loads(pickle.dumps(one))
-        assert type(one) is type(back)
-        assert_same(back, one.detach().cpu().requires_grad_(one.requires_grad), strides=False)
-    file = io.BytesIO()
-    pickle.Pickler(file).dump({"a": x, "b": [x, 1]})
-    file.seek(0)
-    assert_same(pickle.Unpickler(file).load(), {"a": x.cpu(), "b": [x.cpu(), 1]})
 
 
 def test_swap_tensors_and_identity_of_memory() -> None:

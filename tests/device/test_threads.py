@@ -37,19 +37,6 @@ def test_one_graph_is_walked_by_many_threads() -> None:
     assert_same(x.grad, torch.full((50,), float(sum(range(1, THREADS + 1)))))
 
 
-def test_one_storage_is_read_by_many_threads() -> None:
-    """Views, aliases and reads of one tensor from several threads agree."""
-    x = torch.arange(1000.0, device="mps")
-
-    def read(number: int) -> float:
-        total = 0.0
-        for start in range(200):
-            total += x[start::7].sum().item() + x.view(10, 100)[number, start % 100].item()
-        return total
-
-    assert [read(number) for number in range(THREADS)] == all_at_once(read)
-
-
 def test_modes_belong_to_their_thread() -> None:
     """no_grad, autocast and the default device of one thread do not reach another."""
     inside, done = threading.Event(), threading.Event()

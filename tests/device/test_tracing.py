@@ -47,24 +47,6 @@ def test_compiled_functions_and_gradients(backend: str) -> None:
         assert_same(x.grad, here.grad, strides=False)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiled_modules_train(backend: str) -> None:
-    """A compiled module trains as the plain one does on the CPU."""
-    torch._dynamo.reset()
-    losses = []
-    for device in ("cpu", "mps"):
-        model = net().to(device)
-        step = torch.compile(model, backend=backend) if device == "mps" else model
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(2):
-            optimizer.zero_grad()
-            loss = step(values(5, 4).to(device)).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-        losses.append(loss.item())
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-
-
 @pytest.mark.parametrize("how", ["trace", "script", "freeze"])
 def test_torchscript(how: str) -> None:
     """Traced, scripted and frozen modules run on mps, forward and backward."""

@@ -383,18 +383,6 @@ def test_a_script_with_workers_is_guarded(folder: Path) -> None:
     assert "  before, the script stops at port.py:7: RuntimeError: DataLoader worker" in result.err
 
 
-def test_a_read_only_script_is_not_replaced(folder: Path) -> None:
-    """Not by --force either: that word is about git. Nothing runs before that is said."""
-    path = folder / "port.py"
-    path.chmod(0o444)
-    before = path.read_text()
-    for words in (("--write",), ("--write", "--force")):
-        result = fix(folder, "--cuda-as-mps", *words, "port.py")
-        line = "anymps: port.py is not written: it is read-only (chmod u+w port.py)"
-        assert (result.status, result.err.splitlines(), result.out) == (2, [line], "")
-    assert (path.read_text(), path.stat().st_mode & 0o777) == (before, 0o444)
-
-
 def test_an_option_that_names_a_device_still_counts(folder: Path) -> None:
     """The changed script obeys it."""
     (folder / "port.py").write_text(OPTIONS)

@@ -138,18 +138,6 @@ def test_what_is_refused(cache: Path) -> None:
     ]
 
 
-def test_on_the_command_line_kernels_that_are_missing_are_one_line(cache: Path, tmp_path: Path) -> None:
-    """With the exit code of a bad environment, before the script runs."""
-    result = anymps(
-        "run", "--kernels", "real", script(tmp_path / "s.py", "print('ran')"), env={"ANYMPS_CACHE_DIR": str(cache)}
-    )
-    assert result.status != 0
-    assert result.out == ""
-    assert result.err == (
-        f"anymps: the Metal kernels of torch {RELEASE} have not been added: run `anymps kernels add --download`\n"
-    )
-
-
 def test_a_mac_of_its_own_needs_no_mode() -> None:
     """There the kernels run anyway."""
     code = """

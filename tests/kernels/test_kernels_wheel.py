@@ -18,15 +18,12 @@ from anymps.commands import main
 from anymps.kernels import (
     add_kernels,
     added_releases,
-    dtypes_of,
-    families_of,
     open_kernels,
     operator_of,
     read_signature,
 )
 from anymps.rules import installed_torch
 from kernel_files import ADD, RELEASE, bitcode, library, metallib, wheel
-from processes import run_python
 
 NAME = "add_dense_float_float"
 INSTALLED = str(installed_torch().version).partition("+")[0]
@@ -343,14 +340,6 @@ def test_operators_behind_names() -> None:
     assert operator_of("copy_identity_dense_castout_float")[1] == "special_copy_identity"
 
 
-def test_families_of_names() -> None:
-    """By the first word, which ends before an underscore or a capital letter; the pattern matches all of a family."""
-    names = ["abs_dense_float_float", "abs_strided_half_half", "absmax_float", "applyPivots", "applySYRKL", "im2col"]
-    names.append("Odd")
-    assert families_of(names) == {"Odd": 1, "abs_*": 2, "absmax_*": 1, "apply*": 2, "im2col": 1}
-    assert dtypes_of(names) == {"float": 2, "half": 1}
-
-
 def test_a_terminal_shows_families(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,12 +424,3 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "anymps: name a wheel, or let pip get it with --download (anymps kernels add --help)\n"
         "anymps: name what to do: add, list, remove, show (anymps kernels --help)\n"
     )
-
-
-def test_reading_needs_no_torch() -> None:
-    """The commands on kernels do not load torch, which takes a second."""
-    result = run_python("""
-        import sys, anymps.kernels
-        print("torch" in sys.modules)
-    """)
-    assert result.lines == ["False"]

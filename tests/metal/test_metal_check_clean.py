@@ -15,7 +15,6 @@ import torch
 from anymps.metal import ShaderFault, ShaderFaultWarning, take_shader_faults
 from anymps.metal.checking._lines import _places_of
 from metal_shaders import HEAD
-from processes import run_python
 from shader_faults import compile_checked
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -127,10 +126,6 @@ kernel void leaves_evenly(device float* x, uint i [[thread_index_in_threadgroup]
     if (k == 2) return;
   }
   x[i] = 0;
-}
-kernel void endless(device atomic_int* x) {
-  while (atomic_load_explicit(x, memory_order_relaxed) == 0) {
-  }
 }
 """
 )
@@ -324,17 +319,3 @@ kernel void sums(device float* x, constant uint& size, uint i [[thread_index_in_
     x = torch.ones(128, device="mps")
     library.sums(x, 128, threads=128, group_size=128)
     assert (take_shader_faults(), x.tolist()) == ([], [128.0] * 128)
-
-
-def test_interrupt_ends_an_endless_checked_kernel() -> None:
-    """Ctrl-C is KeyboardInterrupt, in a real process."""
-    code = (
-        "import os, signal, threading, anymps, torch\nanymps.enable(quiet=True)\n"
-        f"library = torch.mps.compile_shader({KERNELS!r})\n"
-        "x = torch.zeros(1, dtype=torch.int32, device='mps')\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run where it is ignored\n"
-        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "try:\n    library.endless(x, threads=64, group_size=32)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
-    )
-    result = run_python(code, {"ANYMPS_CHECK_SHADERS": "1"})
-    assert result.out == "interrupted\n", result.err

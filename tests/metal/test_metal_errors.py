@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import platform
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ import torch
 import anymps
 from metal.forms import error_of
 from metal_shaders import HEAD, library
-from processes import PATIENCE, run_with_torch
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -237,23 +234,6 @@ def test_division_by_zero_ends_the_kernel_and_not_the_process() -> None:
         "anymps: the Metal kernel 'divides' divided an integer by zero, or the smallest one by -1, "
         "in the thread at (0, 0, 0) of the grid" + AFTER
     )
-
-
-def test_interrupt_ends_an_endless_kernel() -> None:
-    """Ctrl-C is KeyboardInterrupt, in a real process."""
-    code = (
-        "import anymps, signal, torch\nanymps.enable(quiet=True)\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run where it is ignored\n"
-        f"library = torch.mps.compile_shader({FAULTY!r})\n"
-        "x = torch.zeros(1, dtype=torch.int32, device='mps')\ntry:\n    print('ready', flush=True)\n"
-        "    library.endless(x, threads=64, group_size=32)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.2)  # by then the kernel runs, but on a very busy machine
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=PATIENCE)[0] == "interrupted\n"
 
 
 def test_a_handler_of_the_program_is_asked() -> None:

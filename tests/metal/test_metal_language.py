@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import random
 import re
 import warnings
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from clang import cindex
 
-import random_shaders
 from anymps.metal import language
 from anymps.metal.compilation._compiler import find_compiler
 from anymps.metal.compilation._headers import torch_headers
@@ -259,13 +257,6 @@ def test_types_that_are_not_known_are_left_alone() -> None:
     name = "metal::unknown"
     for source in (f"void f({name}<float> t) {{}}", f"{name}<float> g({name} t);", f"{name} h(thread {name}& t) {{}}"):
         assert language.refused_by_language(source, torch_headers()) == []
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_random_kernels_are_taken(seed: int) -> None:
-    """Those whose results are held to the checked form's."""
-    text, _ = random_shaders.source(random.Random(seed).randint, 40)
-    assert language.refused_by_language(text, torch_headers()) == []
 
 
 def _is_source(text: object) -> bool:
