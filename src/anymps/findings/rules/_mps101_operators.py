@@ -14,6 +14,9 @@ from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import OLDEST, native_since
 
 _VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
+_UNSHUFFLED = {
+    "torch.nn.functional.channel_shuffle(images, 2)": "images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
+}
 _SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15"
 
 MISSING = Rule(
@@ -28,10 +31,7 @@ MISSING = Rule(
             x = torch.rand(2, 4, 3, 3, device=device)
             y = torch.nn.functional.channel_shuffle(x, 2)
         """,
-        good="""
-            x = torch.rand(2, 4, 3, 3, device=device)
-            y = x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
-        """,
+        better={"torch.nn.functional.channel_shuffle(x, 2)": "x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"},
     ),
 )
 
@@ -54,11 +54,7 @@ EVERY_STEP = Rule(
                 train(x)
                 y = torch.nn.functional.channel_shuffle(images, 2)
         """,
-        better={
-            "y = torch.nn.functional.channel_shuffle(images, 2)": (
-                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
-            ),
-        },
+        better=_UNSHUFFLED,
         fallback=True,
     ),
 )
@@ -77,11 +73,7 @@ NOW_AND_THEN = Rule(
             for x in batches:
                 train(x)
         """,
-        better={
-            "y = torch.nn.functional.channel_shuffle(images, 2)": (
-                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
-            ),
-        },
+        better=_UNSHUFFLED,
         fallback=True,
     ),
 )

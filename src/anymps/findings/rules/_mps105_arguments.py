@@ -59,9 +59,7 @@ DETERMINISM = Rule(
             x = torch.rand(4).to(device)
             torch.kthvalue(x, 2)
         """,
-        better={
-            "torch.use_deterministic_algorithms(True, warn_only=False)": "torch.use_deterministic_algorithms(False)",
-        },
+        better={"True, warn_only=False": "False"},
     ),
 )
 

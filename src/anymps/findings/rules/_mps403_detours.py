@@ -51,10 +51,7 @@ ROUND_TRIP = Rule(
                 weight = model.weight.detach().cpu()
                 largest = torch.sort(weight).values.to(device)
         """,
-        better={
-            "weight = model.weight.detach().cpu()": "weight = model.weight.detach()",
-            "largest = torch.sort(weight).values.to(device)": "largest = torch.sort(weight).values",
-        },
+        better={".cpu()": "", ".values.to(device)": ".values"},
     ),
 )
 
@@ -103,12 +100,7 @@ DRAWN = Rule(
                 noise = torch.randn(8, 4, generator=generator).to(device)
                 train(x)
         """,
-        good="""
-            generator = torch.Generator(device).manual_seed(0)
-            for x in batches:
-                noise = torch.randn(8, 4, generator=generator, device=device)
-                train(x)
-        """,
+        better={"Generator()": "Generator(device)", "generator).to(device)": "generator, device=device)"},
     ),
 )
 
@@ -128,10 +120,7 @@ CONSTANT = Rule(
             for x in batches:
                 loss = (train(x) * weights.to(device)).sum()
         """,
-        better={
-            "weights = torch.tensor([1.0, 0.0, 0.5])": "weights = torch.tensor([1.0, 0.0, 0.5]).to(device)",
-            "loss = (train(x) * weights.to(device)).sum()": "loss = (train(x) * weights).sum()",
-        },
+        better={"0.5])": "0.5]).to(device)", "weights.to(device)": "weights"},
     ),
 )
 

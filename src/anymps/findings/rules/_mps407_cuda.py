@@ -30,9 +30,7 @@ CUDA = Rule(
         bad="""
             x = torch.ones(3).cuda()
         """,
-        good="""
-            x = torch.ones(3).to("mps" if torch.backends.mps.is_available() else "cuda")
-        """,
+        better={".cuda()": '.to("mps" if torch.backends.mps.is_available() else "cuda")'},
     ),
 )
 
