@@ -107,9 +107,10 @@ def find(recording: Recording) -> Iterator[Finding]:
     fallbacks = recording.fallbacks()
     hot = [fallback for fallback in fallbacks if is_every_step(recording, fallback)]
     for line in by_line(hot, split_operators=True):
-        yield _every_step(recording, line)
+        yield _in_loop(recording, line, trains=True)
     for line in by_line([fallback for fallback in fallbacks if fallback not in hot], split_operators=True):
-        yield _in_loop(recording, line) if loops_untrained(recording, line) else _now_and_then(recording, line)
+        looped = loops_untrained(recording, line)
+        yield _in_loop(recording, line, trains=False) if looped else _now_and_then(recording, line)
 
 
 def _missing(recording: Recording, refused: Refused) -> Finding:
@@ -118,45 +119,28 @@ def _missing(recording: Recording, refused: Refused) -> Finding:
     if recording.run.environment.get(_VARIABLE, "0") != "0":
         where = "before `import torch`" if recording.run.virtual else "in the shell, as anymps loads torch first"
         set_it = f"et {_VARIABLE}=1 {where}: it was set when torch was loaded already, which is too late."
-    return MISSING.finding(
-        refused.site,
+    return refused.finding(
+        MISSING,
         what=f"`{refused.operator}` has no MPS kernel and raised {refused.error}{refused.called}.",
-        count=refused.count,
         fix=f"{native} Or s{set_it}" if native else f"S{set_it}",
-        related_sites=[refused.origin],
     )
 
 
-def _every_step(recording: Recording, line: AtLine) -> Finding:
+def _in_loop(recording: Recording, line: AtLine, *, trains: bool) -> Finding:
+    """In every step, or in the rounds of a loop that takes none, such as a validation or an inference."""
     (operator,) = line.operators
-    backward = " of the backward pass" if line.phases == (Phase.BACKWARD,) else ""
-    what = (
-        f"`{operator}`{backward}{_module_words(line)} ran on the CPU {times(line.per_step)} a step"
-        f"{some_steps(recording, line.occurrences)}: "
-        f"{number(2 * line.per_step)} device switches a step{_always_words(line)}."
-    )
-    return _hot(recording, line, what, line.per_step)
-
-
-def _in_loop(recording: Recording, line: AtLine) -> Finding:
-    """In the rounds of a loop that takes no training step, such as a validation or an inference."""
-    (operator,) = line.operators
-    what = (
-        f"`{operator}`{_module_words(line)} ran on the CPU {times(line.count)} in a loop without a training step: "
-        f"{2 * line.count} device switches{_always_words(line)}."
-    )
-    return _hot(recording, line, what)
-
-
-def _hot(recording: Recording, line: AtLine, what: str, per_step: float = 0.0) -> Finding:
-    (operator,) = line.operators
+    backward = " of the backward pass" if trains and line.phases == (Phase.BACKWARD,) else ""
+    often = f"{times(line.count)} in a loop without a training step: {2 * line.count} device switches"
+    if trains:
+        often = f"{times(line.per_step)} a step{some_steps(recording, line.occurrences)}: "
+        often += f"{number(2 * line.per_step)} device switches a step"
     return EVERY_STEP.finding(
         line.site,
-        what=what,
+        what=f"`{operator}`{backward}{_module_words(line)} ran on the CPU {often}{_always_words(line)}.",
         count=line.count,
-        per_step=per_step,
+        per_step=line.per_step if trains else 0.0,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
-        fix=_native_words(recording, operator) or EVERY_STEP.fix,
+        fix=_native_words(recording, operator),
     )
 
 

@@ -94,13 +94,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     complex64 = "Make it complex64 before it goes to the device."
     yield from told_as_raised(recording, RefusalKind.COMPLEX128, DTYPE, complex64)
     for refused in refused_as(recording, RefusalKind.DTYPE):
-        yield DTYPE.finding(
-            refused.site,
-            what=refused.raised,
-            count=refused.count,
-            fix=_on_the_cpu(refused.message),
-            related_sites=[refused.origin],
-        )
+        yield refused.finding(DTYPE, fix=_on_the_cpu(refused.message))
     yield from told_as_raised(recording, RefusalKind.RANK, RANK)
     yield from told_as_raised(recording, RefusalKind.LAYOUT, LAYOUT)
 
@@ -128,14 +122,12 @@ def _float64_by_name(refused: Refused) -> Finding:
     """A line that asks for a dtype by a name of the program's."""
     set_at = f", set at {at(refused.origin)}," if refused.origin.known else ""
     where = f" at {at(refused.origin)}" if refused.origin.known else ""
-    return FLOAT64.finding(
-        refused.site,
+    return refused.finding(
+        FLOAT64,
         what=(
             f"{refused.name}{set_at} is float64; a tensor of that dtype on mps raised {refused.error}{refused.called}."
         ),
-        count=refused.count,
         fix=f"Make {refused.name} float32{where} if the device is mps.",
-        related_sites=[refused.origin],
         edit=float32_edit(refused.expression),
         edit_at=[refused.origin],
         safety=Safety.PROVED,
@@ -174,12 +166,10 @@ def _float64(refused: Refused) -> Finding:
     if by_default:
         fix = f"{_LEAVE_DEFAULT}. Or write `dtype=torch.float32` where it is made."
         written = f"{_LEAVE_DEFAULT}. For this one alone, write `{{new}}`."
-    return FLOAT64.finding(
-        refused.site,
+    return refused.finding(
+        FLOAT64,
         what=f"{what[:-1]}{refused.called}.",
-        count=refused.count,
         fix=fix,
-        related_sites=[refused.origin],
         edit=edit,
         edit_at=places,
         safety=Safety.PROVED,

@@ -132,7 +132,7 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
         limits = memory_limits(recording)
         if limits is not None:
             what += f"; one buffer on {limits.mac.name} must stay below {format_size(limits.largest_buffer)}."
-        return BUFFER.finding(refused.site, what=what, count=refused.count)
+        return refused.finding(BUFFER, what=what, related_sites=())
     catch = ""
     if refused.origin.known:
         what += f" The handler at {at(refused.origin)} does not catch it."
@@ -141,13 +141,12 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
     catch = f"{catch} {_own_limit(recording, refused.message)}".strip()
     if moment is None:
         fix = f"{catch} {OUT_OF_MEMORY.fix}".lstrip()
-        return OUT_OF_MEMORY.finding(refused.site, what=what, count=refused.count, fix=fix)
+        return refused.finding(OUT_OF_MEMORY, what=what, fix=fix, related_sites=())
     lines = moment.by_site()[:_LINES]
     what += f" Held then: {format_size(moment.allocated)} ({category_words(moment)}); most of it: {line_words(lines)}."
     fix = f"{catch} {_fix(recording, moment, refused.site)}".strip()
-    return OUT_OF_MEMORY.finding(
-        refused.site, what=what, count=refused.count, fix=fix, related_sites=_largest_other_lines(moment, refused.site)
-    )
+    others = _largest_other_lines(moment, refused.site)
+    return refused.finding(OUT_OF_MEMORY, what=what, fix=fix, related_sites=others)
 
 
 def _own_limit(recording: Recording, message: str) -> str:
