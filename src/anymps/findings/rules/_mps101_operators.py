@@ -134,10 +134,9 @@ def _in_loop(recording: Recording, line: AtLine, *, trains: bool) -> Finding:
     if trains:
         often = f"{times(line.per_step)} a step{some_steps(recording, line.occurrences)}: "
         often += f"{number(2 * line.per_step)} device switches a step"
-    return EVERY_STEP.finding(
-        line.site,
+    return line.finding(
+        EVERY_STEP,
         what=f"`{operator}`{backward}{_module_words(line)} ran on the CPU {often}{_always_words(line)}.",
-        count=line.count,
         per_step=line.per_step if trains else 0.0,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
         fix=_native_words(recording, operator),
@@ -148,11 +147,9 @@ def _now_and_then(recording: Recording, line: AtLine) -> Finding:
     (operator,) = line.operators
     short = recording.training_steps < MIN_STEPS
     unsure = " The recording is too short to tell whether this happens in the loop." if short else ""
-    return NOW_AND_THEN.finding(
-        line.site,
+    return line.finding(
+        NOW_AND_THEN,
         what=f"`{operator}` ran on the CPU {times(line.count)}{_always_words(line)}.{unsure}",
-        count=line.count,
-        per_step=line.per_step,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
         fix=_native_words(recording, operator) if short else "",
     )

@@ -56,9 +56,7 @@ RANK = Rule(
     fix="Flatten dimensions that belong together before the call.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.zeros([2] + [1] * 16, device=device)
-        """,
+        bad="x = torch.zeros([2] + [1] * 16, device=device)",
         better={"x = torch.zeros([2] + [1] * 16, device=device)": "x = torch.zeros([2] + [1] * 15, device=device)"},
     ),
 )
@@ -71,9 +69,7 @@ LAYOUT = Rule(
     fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
     source="aten/src/ATen/mps/EmptyTensor.cpp; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.zeros(3, 3, layout=torch.jagged, device=device)
-        """,
+        bad="x = torch.zeros(3, 3, layout=torch.jagged, device=device)",
         better={"x = torch.zeros(3, 3, layout=torch.jagged, device=device)": "x = torch.zeros(3, 3, device=device)"},
     ),
 )

@@ -177,8 +177,8 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
     attribute = re.fullmatch(r"self\.(\w+)", name)
     kept = constants[0].facts.get("kept")
     often = some_steps(recording, line.occurrences) or " in every step"
-    return CONSTANT.finding(
-        line.site,
+    return line.finding(
+        CONSTANT,
         what=f"{subject} {verb} copied to mps from the CPU{often}, and had not changed.",
         count=count,
         per_step=per_step,
@@ -210,14 +210,12 @@ def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
     expression = str(born.facts.get("expression", ""))
     rule = DRAWN if born.facts.get("generator") else BORN
     made = "here" if born.other.file_line == line.site.file_line else f"at {at(born.other)}"
-    return rule.finding(
-        line.site,
+    return line.finding(
+        rule,
         what=(
             f"The tensor that `{expression}` made on the CPU {made} was copied to mps {times(line.per_step)} a step"
             f"{some_steps(recording, line.occurrences)}."
         ),
-        count=line.count,
-        per_step=line.per_step,
         cost_ns=COPY.of(line.count, line.moved_bytes),
         fix="" if rule is DRAWN else _fix(born, expression),
         related_sites=[born.other] if made != "here" else [],

@@ -85,9 +85,7 @@ BUFFER = Rule(
     fix="Split the batch or the large dimension into pieces, or use a smaller dtype.",
     source="Metal, MTLDevice.maxBufferLength; aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.empty(64, 1024, 1024, 128, device=device)  # 32 GiB
-        """,
+        bad="x = torch.empty(64, 1024, 1024, 128, device=device)  # 32 GiB",
         better={"x = torch.empty(64,": "for _ in range(64):\n    x = torch.empty(1,", "  # 32 GiB": ""},
     ),
 )

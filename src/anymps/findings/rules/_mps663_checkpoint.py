@@ -81,12 +81,10 @@ def find(recording: Recording) -> Iterator[Finding]:
     for line in by_line(again):
         names = ", ".join(f"`{name}`" for name in line.operators)
         place = f" in module {', '.join(line.modules)}" if line.modules else ""
-        yield CHECKPOINT.finding(
-            line.site,
+        yield line.finding(
+            CHECKPOINT,
             what=(
                 f"{names}{place} drew in the forward pass and again, different numbers, in backward "
                 f"({times(line.count)} in all)."
             ),
-            count=line.count,
-            per_step=line.per_step,
         )
