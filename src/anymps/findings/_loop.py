@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from anymps import _paths
+from anymps.findings._model import Finding, Rule
 from anymps.record import Fate, Noted, Occurrence, Phase, Recording, Site, Wait
 
 MIN_STEPS = 3
@@ -83,6 +85,10 @@ class AtLine:
     def modules(self) -> tuple[str, ...]:
         """The modules in which it happened."""
         return tuple(sorted({module for occurrence in self.occurrences for module in occurrence.modules}))
+
+    def finding(self, rule: Rule, **said: Any) -> Finding:
+        """One of a rule about all of them."""
+        return rule.finding(self.site, **{"count": self.count, "per_step": self.per_step, **said})
 
 
 def by_line(occurrences: Iterable[Occurrence], *, split_operators: bool = False) -> list[AtLine]:

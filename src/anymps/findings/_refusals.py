@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from anymps.findings._model import Finding, Rule
 from anymps.record import Recording, Refusal, RefusalKind
@@ -28,15 +29,24 @@ class Refused(Refusal):
         return expression.strip() if isinstance(expression, str) else ""
 
     @property
+    def caller(self) -> str:
+        """`train.py:12`, where the line is an installed package's and the user's call is known; else empty."""
+        return str(self.detail.get("caller") or "")
+
+    @property
     def called(self) -> str:
-        """` (called from train.py:12)`, where the line is an installed package's and the user's call is known."""
-        caller = self.detail.get("caller")
-        return f" (called from {caller})" if isinstance(caller, str) and caller else ""
+        """` (called from train.py:12)`, or the empty text."""
+        return f" (called from {self.caller})" if self.caller else ""
 
     @property
     def raised(self) -> str:
         """What torch said, word for word, and from where an installed package was called."""
         return f"`{self.operator}` raised {self.error}: {self.message}{self.called}"
+
+    def finding(self, rule: Rule, **said: Any) -> Finding:
+        """One of a rule at this line: what torch said, and the line that made the culprit, unless told otherwise."""
+        given = {"what": self.raised, "related_sites": [self.origin], **said}
+        return replace(rule.finding(self.site, count=self.count, **given), caller=self.caller)
 
 
 def refused_as(recording: Recording, *kinds: RefusalKind) -> list[Refused]:
@@ -52,6 +62,4 @@ def refused_as(recording: Recording, *kinds: RefusalKind) -> list[Refused]:
 def told_as_raised(recording: Recording, kind: RefusalKind, rule: Rule, fix: str = "") -> Iterator[Finding]:
     """The findings of a rule that has nothing to add to torch's own error."""
     for refused in refused_as(recording, kind):
-        yield rule.finding(
-            refused.site, what=refused.raised, count=refused.count, fix=fix, related_sites=[refused.origin]
-        )
+        yield refused.finding(rule, fix=fix)

@@ -12,7 +12,7 @@ from anymps import _paths
 from anymps.findings._catalogue import RULES as RULES
 from anymps.findings._catalogue import by_id
 from anymps.findings._catalogue import nearest_rule as nearest_rule
-from anymps.findings._loop import MIN_STEPS, is_library, package_of
+from anymps.findings._loop import MIN_STEPS, package_of
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import priced
 from anymps.findings.rules import FAMILIES
@@ -69,23 +69,15 @@ def notes(recording: Recording) -> list[str]:
 
 
 def with_callers(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings, those about a package's own line with the call that led there, where the recording has it."""
-    callers: dict[tuple[str, int], str] = {}
+    """The findings, those about a package's own line with what to do about the call that led there, where known."""
     own = set(recording.run.suite.own) if recording.run.suite is not None else set()
-    for refusal in recording.refusals():
-        caller = refusal.detail.get("caller")
-        if isinstance(caller, str) and caller and is_library(refusal.site):
-            callers.setdefault(refusal.site.file_line, caller)
-    return [_with_caller(finding, callers.get(finding.site.file_line, ""), own) for finding in findings]
+    return [_with_caller(finding, own) for finding in findings]
 
 
-def _with_caller(finding: Finding, caller: str, own: Set[str]) -> Finding:
-    rule = finding.rule
-    if not caller or not rule.refusal:
-        return finding
-    finding = replace(finding, caller=caller)
+def _with_caller(finding: Finding, own: Set[str]) -> Finding:
+    rule, caller = finding.rule, finding.caller
     changed = finding.change.file if finding.change is not None else finding.site.file
-    if caller in finding.fix or _paths.package_of(changed) in ("", *own):
+    if not caller or caller in finding.fix or _paths.package_of(changed) in ("", *own):
         return finding
     # What a machine would write is a change of the package.
     fix = f"The line is in the package {package_of(finding.site)}: change the call at {caller}. {rule.fix}"

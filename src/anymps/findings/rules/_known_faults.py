@@ -111,12 +111,10 @@ def find(recording: Recording) -> Iterator[Finding]:
             continue  # of another anymps
         hazard = _HAZARDS[identity]
         later = " The tensor was read again later." if hazard.check == NARROWING_COPY else ""
-        yield _RULE_OF[identity].finding(
-            line.site,
+        yield line.finding(
+            _RULE_OF[identity],
             why=_why(recording, hazard, base_name(call)),
             what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}",
-            count=line.count,
-            per_step=line.per_step,
         )
     yield from _compiled(recording)
     for thread in _threads(recording):

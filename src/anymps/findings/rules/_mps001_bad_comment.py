@@ -20,10 +20,7 @@ BAD_COMMENT = Rule(
             x = torch.ones(3, device=device)
             print(x.sum().item())  # anymps: ignore[MPS201]
         """,
-        good="""
-            x = torch.ones(3, device=device)
-            print(x.sum().item())  # anymps: ignore[MPS201] once, at the end
-        """,
+        better={"[MPS201]": "[MPS201] once, at the end"},
     ),
 )
 

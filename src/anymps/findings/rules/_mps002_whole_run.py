@@ -30,10 +30,7 @@ NOTHING_RAN = Rule(
             device = "cuda" if torch.cuda.is_available() else "cpu"
             x = torch.ones(3, device=device)
         """,
-        good="""
-            device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-            x = torch.ones(3, device=device)
-        """,
+        better={'"cpu"': '"mps" if torch.backends.mps.is_available() else "cpu"'},
     ),
 )
 

@@ -14,6 +14,9 @@ from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import OLDEST, native_since
 
 _VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
+_UNSHUFFLED = {
+    "torch.nn.functional.channel_shuffle(images, 2)": "images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
+}
 _SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15"
 
 MISSING = Rule(
@@ -28,10 +31,7 @@ MISSING = Rule(
             x = torch.rand(2, 4, 3, 3, device=device)
             y = torch.nn.functional.channel_shuffle(x, 2)
         """,
-        good="""
-            x = torch.rand(2, 4, 3, 3, device=device)
-            y = x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
-        """,
+        better={"torch.nn.functional.channel_shuffle(x, 2)": "x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"},
     ),
 )
 
@@ -54,11 +54,7 @@ EVERY_STEP = Rule(
                 train(x)
                 y = torch.nn.functional.channel_shuffle(images, 2)
         """,
-        better={
-            "y = torch.nn.functional.channel_shuffle(images, 2)": (
-                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
-            ),
-        },
+        better=_UNSHUFFLED,
         fallback=True,
     ),
 )
@@ -77,11 +73,7 @@ NOW_AND_THEN = Rule(
             for x in batches:
                 train(x)
         """,
-        better={
-            "y = torch.nn.functional.channel_shuffle(images, 2)": (
-                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
-            ),
-        },
+        better=_UNSHUFFLED,
         fallback=True,
     ),
 )
@@ -115,9 +107,10 @@ def find(recording: Recording) -> Iterator[Finding]:
     fallbacks = recording.fallbacks()
     hot = [fallback for fallback in fallbacks if is_every_step(recording, fallback)]
     for line in by_line(hot, split_operators=True):
-        yield _every_step(recording, line)
+        yield _in_loop(recording, line, trains=True)
     for line in by_line([fallback for fallback in fallbacks if fallback not in hot], split_operators=True):
-        yield _in_loop(recording, line) if loops_untrained(recording, line) else _now_and_then(recording, line)
+        looped = loops_untrained(recording, line)
+        yield _in_loop(recording, line, trains=False) if looped else _now_and_then(recording, line)
 
 
 def _missing(recording: Recording, refused: Refused) -> Finding:
@@ -126,45 +119,27 @@ def _missing(recording: Recording, refused: Refused) -> Finding:
     if recording.run.environment.get(_VARIABLE, "0") != "0":
         where = "before `import torch`" if recording.run.virtual else "in the shell, as anymps loads torch first"
         set_it = f"et {_VARIABLE}=1 {where}: it was set when torch was loaded already, which is too late."
-    return MISSING.finding(
-        refused.site,
+    return refused.finding(
+        MISSING,
         what=f"`{refused.operator}` has no MPS kernel and raised {refused.error}{refused.called}.",
-        count=refused.count,
         fix=f"{native} Or s{set_it}" if native else f"S{set_it}",
-        related_sites=[refused.origin],
     )
 
 
-def _every_step(recording: Recording, line: AtLine) -> Finding:
+def _in_loop(recording: Recording, line: AtLine, *, trains: bool) -> Finding:
+    """In every step, or in the rounds of a loop that takes none, such as a validation or an inference."""
     (operator,) = line.operators
-    backward = " of the backward pass" if line.phases == (Phase.BACKWARD,) else ""
-    what = (
-        f"`{operator}`{backward}{_module_words(line)} ran on the CPU {times(line.per_step)} a step"
-        f"{some_steps(recording, line.occurrences)}: "
-        f"{number(2 * line.per_step)} device switches a step{_always_words(line)}."
-    )
-    return _hot(recording, line, what, line.per_step)
-
-
-def _in_loop(recording: Recording, line: AtLine) -> Finding:
-    """In the rounds of a loop that takes no training step, such as a validation or an inference."""
-    (operator,) = line.operators
-    what = (
-        f"`{operator}`{_module_words(line)} ran on the CPU {times(line.count)} in a loop without a training step: "
-        f"{2 * line.count} device switches{_always_words(line)}."
-    )
-    return _hot(recording, line, what)
-
-
-def _hot(recording: Recording, line: AtLine, what: str, per_step: float = 0.0) -> Finding:
-    (operator,) = line.operators
-    return EVERY_STEP.finding(
-        line.site,
-        what=what,
-        count=line.count,
-        per_step=per_step,
+    backward = " of the backward pass" if trains and line.phases == (Phase.BACKWARD,) else ""
+    often = f"{times(line.count)} in a loop without a training step: {2 * line.count} device switches"
+    if trains:
+        often = f"{times(line.per_step)} a step{some_steps(recording, line.occurrences)}: "
+        often += f"{number(2 * line.per_step)} device switches a step"
+    return line.finding(
+        EVERY_STEP,
+        what=f"`{operator}`{backward}{_module_words(line)} ran on the CPU {often}{_always_words(line)}.",
+        per_step=line.per_step if trains else 0.0,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
-        fix=_native_words(recording, operator) or EVERY_STEP.fix,
+        fix=_native_words(recording, operator),
     )
 
 
@@ -172,11 +147,9 @@ def _now_and_then(recording: Recording, line: AtLine) -> Finding:
     (operator,) = line.operators
     short = recording.training_steps < MIN_STEPS
     unsure = " The recording is too short to tell whether this happens in the loop." if short else ""
-    return NOW_AND_THEN.finding(
-        line.site,
+    return line.finding(
+        NOW_AND_THEN,
         what=f"`{operator}` ran on the CPU {times(line.count)}{_always_words(line)}.{unsure}",
-        count=line.count,
-        per_step=line.per_step,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
         fix=_native_words(recording, operator) if short else "",
     )

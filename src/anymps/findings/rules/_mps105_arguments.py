@@ -59,9 +59,7 @@ DETERMINISM = Rule(
             x = torch.rand(4).to(device)
             torch.kthvalue(x, 2)
         """,
-        better={
-            "torch.use_deterministic_algorithms(True, warn_only=False)": "torch.use_deterministic_algorithms(False)",
-        },
+        better={"True, warn_only=False": "False"},
     ),
 )
 
@@ -71,7 +69,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     yield from told_as_raised(recording, RefusalKind.ARGUMENT, ARGUMENT)
     yield from told_as_raised(recording, RefusalKind.DETERMINISM, DETERMINISM)
     for refused in refused_as(recording, RefusalKind.INDEX):
-        yield INDEX.finding(refused.site, what=_late(refused), count=refused.count, related_sites=[refused.origin])
+        yield refused.finding(INDEX, what=_late(refused))
 
 
 def _late(refused: Refused) -> str:

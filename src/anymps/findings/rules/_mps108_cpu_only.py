@@ -94,9 +94,7 @@ PINNED = Rule(
     fix="Leave out `pin_memory` for tensors on mps.",
     source="aten/src/ATen/native/Memory.cpp, aten/src/ATen/EmptyTensor.cpp, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.ones(3, device=device, pin_memory=True)
-        """,
+        bad="x = torch.ones(3, device=device, pin_memory=True)",
         better={"x = torch.ones(3, device=device, pin_memory=True)": "x = torch.ones(3, device=device)"},
     ),
 )

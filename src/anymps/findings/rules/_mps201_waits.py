@@ -62,12 +62,7 @@ READ = _EVERY_STEP(
             for x in batches:
                 total += train(x).item()
         """,
-        good="""
-            total = torch.zeros((), device=device)
-            for x in batches:
-                total = total + train(x)
-            print(total.item())
-        """,
+        better={"0.0": "torch.zeros((), device=device)", "+=": "= total +", ".item()": "\nprint(total.item())"},
     ),
 )
 
@@ -123,12 +118,7 @@ TO_CPU = _EVERY_STEP(
             for x in batches:
                 losses.append(train(x).cpu())
         """,
-        good="""
-            losses = []
-            for x in batches:
-                losses.append(train(x))
-            losses = torch.stack(losses).cpu()
-        """,
+        better={".cpu())": ")\nlosses = torch.stack(losses).cpu()"},
     ),
 )
 
@@ -145,11 +135,7 @@ SYNCHRONIZED = _EVERY_STEP(
                 train(x)
                 torch.mps.synchronize()
         """,
-        good="""
-            for x in batches:
-                train(x)
-            torch.mps.synchronize()
-        """,
+        better={"    torch.mps.synchronize()": "torch.mps.synchronize()"},
     ),
 )
 
@@ -166,11 +152,7 @@ DRAINED = _EVERY_STEP(
                 train(x)
                 torch.mps.empty_cache()
         """,
-        good="""
-            for x in batches:
-                train(x)
-            torch.mps.empty_cache()
-        """,
+        better={"    torch.mps.empty_cache()": "torch.mps.empty_cache()"},
     ),
 )
 
@@ -190,14 +172,7 @@ LOOPING = Rule(
                 for x in batches * 4:
                     total += model(x.to(device)).mean().item()
         """,
-        good="""
-            model.eval()
-            total = torch.zeros((), device=device)
-            with torch.no_grad():
-                for x in batches * 4:
-                    total = total + model(x.to(device)).mean()
-            print(total.item())
-        """,
+        better={"0.0": "torch.zeros((), device=device)", "+=": "= total +", ".item()": "\nprint(total.item())"},
     ),
 )
 

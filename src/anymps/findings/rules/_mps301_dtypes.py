@@ -28,11 +28,7 @@ FLOAT64 = Rule(
             x = torch.from_numpy(np.linspace(0, 1, 8))
             x = x.to(device)
         """,
-        better={
-            "x = torch.from_numpy(np.linspace(0, 1, 8))": (
-                "x = torch.from_numpy(np.linspace(0, 1, 8, dtype=np.float32))"
-            ),
-        },
+        better={"1, 8)": "1, 8, dtype=np.float32)"},
     ),
 )
 
@@ -48,9 +44,7 @@ DTYPE = Rule(
             x = torch.arange(8, device=device).view(2, 4)
             y = torch.nn.functional.linear(x, x)
         """,
-        better={
-            "x = torch.arange(8, device=device).view(2, 4)": "x = torch.arange(8, device=device).view(2, 4).float()",
-        },
+        better={"(2, 4)": "(2, 4).float()"},
     ),
 )
 
@@ -62,9 +56,7 @@ RANK = Rule(
     fix="Flatten dimensions that belong together before the call.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.zeros([2] + [1] * 16, device=device)
-        """,
+        bad="x = torch.zeros([2] + [1] * 16, device=device)",
         better={"x = torch.zeros([2] + [1] * 16, device=device)": "x = torch.zeros([2] + [1] * 15, device=device)"},
     ),
 )
@@ -77,9 +69,7 @@ LAYOUT = Rule(
     fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
     source="aten/src/ATen/mps/EmptyTensor.cpp; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.zeros(3, 3, layout=torch.jagged, device=device)
-        """,
+        bad="x = torch.zeros(3, 3, layout=torch.jagged, device=device)",
         better={"x = torch.zeros(3, 3, layout=torch.jagged, device=device)": "x = torch.zeros(3, 3, device=device)"},
     ),
 )
@@ -100,13 +90,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     complex64 = "Make it complex64 before it goes to the device."
     yield from told_as_raised(recording, RefusalKind.COMPLEX128, DTYPE, complex64)
     for refused in refused_as(recording, RefusalKind.DTYPE):
-        yield DTYPE.finding(
-            refused.site,
-            what=refused.raised,
-            count=refused.count,
-            fix=_on_the_cpu(refused.message),
-            related_sites=[refused.origin],
-        )
+        yield refused.finding(DTYPE, fix=_on_the_cpu(refused.message))
     yield from told_as_raised(recording, RefusalKind.RANK, RANK)
     yield from told_as_raised(recording, RefusalKind.LAYOUT, LAYOUT)
 
@@ -134,14 +118,12 @@ def _float64_by_name(refused: Refused) -> Finding:
     """A line that asks for a dtype by a name of the program's."""
     set_at = f", set at {at(refused.origin)}," if refused.origin.known else ""
     where = f" at {at(refused.origin)}" if refused.origin.known else ""
-    return FLOAT64.finding(
-        refused.site,
+    return refused.finding(
+        FLOAT64,
         what=(
             f"{refused.name}{set_at} is float64; a tensor of that dtype on mps raised {refused.error}{refused.called}."
         ),
-        count=refused.count,
         fix=f"Make {refused.name} float32{where} if the device is mps.",
-        related_sites=[refused.origin],
         edit=float32_edit(refused.expression),
         edit_at=[refused.origin],
         safety=Safety.PROVED,
@@ -180,12 +162,10 @@ def _float64(refused: Refused) -> Finding:
     if by_default:
         fix = f"{_LEAVE_DEFAULT}. Or write `dtype=torch.float32` where it is made."
         written = f"{_LEAVE_DEFAULT}. For this one alone, write `{{new}}`."
-    return FLOAT64.finding(
-        refused.site,
+    return refused.finding(
+        FLOAT64,
         what=f"{what[:-1]}{refused.called}.",
-        count=refused.count,
         fix=fix,
-        related_sites=[refused.origin],
         edit=edit,
         edit_at=places,
         safety=Safety.PROVED,

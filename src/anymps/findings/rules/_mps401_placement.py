@@ -62,13 +62,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     for refused in refused_as(recording, RefusalKind.GENERATOR):
         # Shuffling and splitting make a CPU generator themselves, and then draw on the default device.
         hidden = refused.detail.get("default_device") == "mps" and "generator" not in refused.site.source.lower()
-        yield GENERATOR.finding(
-            refused.site,
-            what=refused.raised,
-            count=refused.count,
-            fix=_HIDDEN if hidden else "",
-            related_sites=[refused.origin],
-        )
+        yield refused.finding(GENERATOR, fix=_HIDDEN if hidden else "")
 
 
 def _devices(refused: Refused) -> Finding:
@@ -79,9 +73,8 @@ def _devices(refused: Refused) -> Finding:
         made += f" at {at(refused.origin)},"
     subject = refused.name[0].upper() + refused.name[1:]
     fix = ""
-    caller = refused.detail.get("caller")
-    if isinstance(caller, str) and caller:  # the line is an installed package's: nobody is to edit it
-        fix = f"Move it to the device of the others before the call at {caller}."
+    if refused.caller:  # the line is an installed package's: nobody is to edit it
+        fix = f"Move it to the device of the others before the call at {refused.caller}."
     elif isinstance(kept, str) and kept:
         fix = move_module(kept, "before this line")
     elif isinstance(name, str) and name.isidentifier():
@@ -101,13 +94,7 @@ def _devices(refused: Refused) -> Finding:
     unreached = _beyond_default(refused)
     if unreached:
         fix = f"{unreached} {fix or DEVICES.fix}"
-    return DEVICES.finding(
-        refused.site,
-        what=f"{subject}{made} is on the CPU, and {refused.raised}",
-        count=refused.count,
-        fix=fix,
-        related_sites=[refused.origin],
-    )
+    return refused.finding(DEVICES, what=f"{subject}{made} is on the CPU, and {refused.raised}", fix=fix)
 
 
 _NEAR = 5  # lines above

@@ -51,10 +51,7 @@ ROUND_TRIP = Rule(
                 weight = model.weight.detach().cpu()
                 largest = torch.sort(weight).values.to(device)
         """,
-        better={
-            "weight = model.weight.detach().cpu()": "weight = model.weight.detach()",
-            "largest = torch.sort(weight).values.to(device)": "largest = torch.sort(weight).values",
-        },
+        better={".cpu()": "", ".values.to(device)": ".values"},
     ),
 )
 
@@ -103,12 +100,7 @@ DRAWN = Rule(
                 noise = torch.randn(8, 4, generator=generator).to(device)
                 train(x)
         """,
-        good="""
-            generator = torch.Generator(device).manual_seed(0)
-            for x in batches:
-                noise = torch.randn(8, 4, generator=generator, device=device)
-                train(x)
-        """,
+        better={"Generator()": "Generator(device)", "generator).to(device)": "generator, device=device)"},
     ),
 )
 
@@ -128,10 +120,7 @@ CONSTANT = Rule(
             for x in batches:
                 loss = (train(x) * weights.to(device)).sum()
         """,
-        better={
-            "weights = torch.tensor([1.0, 0.0, 0.5])": "weights = torch.tensor([1.0, 0.0, 0.5]).to(device)",
-            "loss = (train(x) * weights.to(device)).sum()": "loss = (train(x) * weights).sum()",
-        },
+        better={"0.5])": "0.5]).to(device)", "weights.to(device)": "weights"},
     ),
 )
 
@@ -188,8 +177,8 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
     attribute = re.fullmatch(r"self\.(\w+)", name)
     kept = constants[0].facts.get("kept")
     often = some_steps(recording, line.occurrences) or " in every step"
-    return CONSTANT.finding(
-        line.site,
+    return line.finding(
+        CONSTANT,
         what=f"{subject} {verb} copied to mps from the CPU{often}, and had not changed.",
         count=count,
         per_step=per_step,
@@ -221,14 +210,12 @@ def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
     expression = str(born.facts.get("expression", ""))
     rule = DRAWN if born.facts.get("generator") else BORN
     made = "here" if born.other.file_line == line.site.file_line else f"at {at(born.other)}"
-    return rule.finding(
-        line.site,
+    return line.finding(
+        rule,
         what=(
             f"The tensor that `{expression}` made on the CPU {made} was copied to mps {times(line.per_step)} a step"
             f"{some_steps(recording, line.occurrences)}."
         ),
-        count=line.count,
-        per_step=line.per_step,
         cost_ns=COPY.of(line.count, line.moved_bytes),
         fix="" if rule is DRAWN else _fix(born, expression),
         related_sites=[born.other] if made != "here" else [],

@@ -27,12 +27,8 @@ CUDA = Rule(
     project=LineEdit(chosen_by_name),
     source="torch/cuda/__init__.py (_lazy_init), torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.ones(3).cuda()
-        """,
-        good="""
-            x = torch.ones(3).to("mps" if torch.backends.mps.is_available() else "cuda")
-        """,
+        bad="x = torch.ones(3).cuda()",
+        better={".cuda()": '.to("mps" if torch.backends.mps.is_available() else "cuda")'},
     ),
 )
 

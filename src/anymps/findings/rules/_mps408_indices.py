@@ -57,11 +57,9 @@ def _index(recording: Recording, line: AtLine) -> Finding:
     often = times(line.count)
     if line.per_step:
         often = f"{times(line.per_step)} a step{some_steps(recording, line.occurrences)}"
-    return INDEX.finding(
-        line.site,
+    return line.finding(
+        INDEX,
         what=f"{f'The index `{name}`' if name else 'An index'} is on the CPU, and was copied to mps {often}.",
-        count=line.count,
-        per_step=line.per_step,
         cost_ns=COPY.of(line.count),
         fix=index_on_device(name),
     )

@@ -46,12 +46,8 @@ ANSWERED = Rule(
     project=LineEdit(chosen_by_name),
     source="torch/cuda/__init__.py (_lazy_init) and torch/accelerator/__init__.py, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.ones(3).cuda()
-        """,
-        good="""
-            x = torch.ones(3).to("mps" if torch.backends.mps.is_available() else "cuda")
-        """,
+        bad="x = torch.ones(3).cuda()",
+        better={".cuda()": '.to("mps" if torch.backends.mps.is_available() else "cuda")'},
         cuda_as_mps=True,
     ),
 )
@@ -64,9 +60,7 @@ REFUSED = Rule(
     fix="Use the replacement that the finding names, or skip the call where `torch.cuda.is_available()` is False.",
     source="torch/cuda/graphs.py, nccl.py, memory.py, torch 2.7 to 2.15; developer.apple.com/metal/pytorch",
     example=Example(
-        bad="""
-            graph = torch.cuda.CUDAGraph()
-        """,
+        bad="graph = torch.cuda.CUDAGraph()",
         better={"graph = torch.cuda.CUDAGraph()": "x = torch.ones(3, device=device) * 2"},
         cuda_as_mps=True,
     ),
@@ -234,10 +228,9 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
         return used(typed, what=what, fix=_in_words(typed.source))
     first, *others = users
     lines = "This line uses a device" if not others else f"{len(users)} lines use a device"
-    return ANSWERED.finding(
+    return used(
         first.site,
         what=f"{lines} that was chosen elsewhere as CUDA, and mps answered.",
-        count=sum(user.count for user in users),
         fix=_ELSEWHERE,
         related_sites=[user.site for user in others[:_MOST_USERS]],
         related_as="also at",

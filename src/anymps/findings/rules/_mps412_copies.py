@@ -39,9 +39,7 @@ COPIES = Rule(
                 rows = torch.stack([row.to(device) for row in x])
                 train(rows)
         """,
-        better={
-            "rows = torch.stack([row.to(device) for row in x])": "rows = torch.stack([row for row in x]).to(device)",
-        },
+        better={"row.to(device) for row in x])": "row for row in x]).to(device)"},
     ),
 )
 

@@ -39,11 +39,7 @@ def _holding(tensors: int) -> Example:
                 kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
                 kept[-1][0] = 1
         """,
-        good=f"""
-            for _ in range({tensors}):
-                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
-                kept[0] = 1
-        """,
+        better={"kept = []\n": "", "kept.append(": "kept = ", "device))  # 1 GiB": "device)", "[-1]": ""},
         mac="M1 8GB",
     )
 
@@ -89,13 +85,8 @@ BUFFER = Rule(
     fix="Split the batch or the large dimension into pieces, or use a smaller dtype.",
     source="Metal, MTLDevice.maxBufferLength; aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=Example(
-        bad="""
-            x = torch.empty(64, 1024, 1024, 128, device=device)  # 32 GiB
-        """,
-        good="""
-            for _ in range(64):
-                x = torch.empty(1, 1024, 1024, 128, device=device)
-        """,
+        bad="x = torch.empty(64, 1024, 1024, 128, device=device)  # 32 GiB",
+        better={"x = torch.empty(64,": "for _ in range(64):\n    x = torch.empty(1,", "  # 32 GiB": ""},
     ),
 )
 
@@ -139,7 +130,7 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
         limits = memory_limits(recording)
         if limits is not None:
             what += f"; one buffer on {limits.mac.name} must stay below {format_size(limits.largest_buffer)}."
-        return BUFFER.finding(refused.site, what=what, count=refused.count)
+        return refused.finding(BUFFER, what=what, related_sites=())
     catch = ""
     if refused.origin.known:
         what += f" The handler at {at(refused.origin)} does not catch it."
@@ -148,13 +139,12 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
     catch = f"{catch} {_own_limit(recording, refused.message)}".strip()
     if moment is None:
         fix = f"{catch} {OUT_OF_MEMORY.fix}".lstrip()
-        return OUT_OF_MEMORY.finding(refused.site, what=what, count=refused.count, fix=fix)
+        return refused.finding(OUT_OF_MEMORY, what=what, fix=fix, related_sites=())
     lines = moment.by_site()[:_LINES]
     what += f" Held then: {format_size(moment.allocated)} ({category_words(moment)}); most of it: {line_words(lines)}."
     fix = f"{catch} {_fix(recording, moment, refused.site)}".strip()
-    return OUT_OF_MEMORY.finding(
-        refused.site, what=what, count=refused.count, fix=fix, related_sites=_largest_other_lines(moment, refused.site)
-    )
+    others = _largest_other_lines(moment, refused.site)
+    return refused.finding(OUT_OF_MEMORY, what=what, fix=fix, related_sites=others)
 
 
 def _own_limit(recording: Recording, message: str) -> str:

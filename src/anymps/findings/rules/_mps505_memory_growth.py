@@ -37,10 +37,7 @@ LEFT = Rule(
                 train(x)
                 kept.append(torch.ones(512, 1024, device=device))
         """,
-        better={
-            "kept = []\n": "",
-            "kept.append(torch.ones(512, 1024, device=device))": "kept = torch.ones(512, 1024, device=device)",
-        },
+        better={"kept = []\n": "", "kept.append(": "kept = ", "device=device))": "device=device)"},
     ),
 )
 
@@ -63,11 +60,7 @@ SHAPES = Rule(
                 del scores
                 train(x)
         """,
-        better={
-            "scores = torch.empty(length << 20, dtype=torch.uint8, device=device)": (
-                "scores = torch.empty(640 << 20, dtype=torch.uint8, device=device)[: length << 20]"
-            ),
-        },
+        better={"length <<": "640 <<", "device=device)": "device=device)[: length << 20]"},
     ),
 )
 

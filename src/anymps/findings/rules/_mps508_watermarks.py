@@ -27,12 +27,7 @@ WATERMARK = Rule(
             os.environ["{HIGH_WATERMARK}"] = "off"
             x = torch.ones(4, device=device)
         """,
-        good=f"""
-            import os
-
-            os.environ["{HIGH_WATERMARK}"] = "1.5"
-            x = torch.ones(4, device=device)
-        """,
+        better={'"off"': '"1.5"'},
     ),
 )
 

@@ -35,14 +35,10 @@ CHECKPOINT = Rule(
             x = torch.rand(8, 4).to(device)
             checkpoint(block, x, use_reentrant=False).sum().backward()
         """,
-        good="""
-            from torch.utils.checkpoint import checkpoint
-
-            block = torch.nn.Sequential(torch.nn.Linear(4, 4)).to(device)
-            dropout = torch.nn.Dropout(0.5)
-            x = torch.rand(8, 4).to(device)
-            dropout(checkpoint(block, x, use_reentrant=False)).sum().backward()
-        """,
+        better={
+            ", torch.nn.Dropout(0.5)).to(device)": ").to(device)\ndropout = torch.nn.Dropout(0.5)",
+            "checkpoint(block, x, use_reentrant=False)": "dropout(checkpoint(block, x, use_reentrant=False))",
+        },
     ),
 )
 
@@ -85,12 +81,10 @@ def find(recording: Recording) -> Iterator[Finding]:
     for line in by_line(again):
         names = ", ".join(f"`{name}`" for name in line.operators)
         place = f" in module {', '.join(line.modules)}" if line.modules else ""
-        yield CHECKPOINT.finding(
-            line.site,
+        yield line.finding(
+            CHECKPOINT,
             what=(
                 f"{names}{place} drew in the forward pass and again, different numbers, in backward "
                 f"({times(line.count)} in all)."
             ),
-            count=line.count,
-            per_step=line.per_step,
         )

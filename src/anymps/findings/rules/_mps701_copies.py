@@ -29,12 +29,7 @@ CHANGED = Rule(
             x.zero_()
             torch.mps.synchronize()
         """,
-        good="""
-            x = torch.rand(8, 4)
-            y = x.to(device, non_blocking=True)
-            torch.mps.synchronize()
-            x.zero_()
-        """,
+        better={"x.zero_()\ntorch.mps.synchronize()": "torch.mps.synchronize()\nx.zero_()"},
     ),
 )
 
@@ -55,11 +50,7 @@ FREED = Rule(
             y = torch.rand(8, 4).to(device, non_blocking=True)
             torch.mps.synchronize()
         """,
-        good="""
-            x = torch.rand(8, 4)
-            y = x.to(device, non_blocking=True)
-            torch.mps.synchronize()
-        """,
+        better={"y = torch.rand(8, 4)": "x = torch.rand(8, 4)\ny = x"},
     ),
 )
 
@@ -81,12 +72,7 @@ READ = Rule(
             total = x.sum()
             torch.mps.synchronize()
         """,
-        good="""
-            y = torch.rand(8, 4, device=device)
-            x = y.to("cpu", non_blocking=True)
-            torch.mps.synchronize()
-            total = x.sum()
-        """,
+        better={"total = x.sum()\ntorch.mps.synchronize()": "torch.mps.synchronize()\ntotal = x.sum()"},
     ),
 )
 _RULE_OF: Final = {"changed": CHANGED, "freed": FREED, "used": READ} | {

@@ -93,11 +93,7 @@ PINNED = Rule(
             for x in loader:
                 y = x.to(device) + 1
         """,
-        better={
-            "loader = DataLoader(torch.rand(8, 4), batch_size=4, pin_memory=True)": (
-                "loader = DataLoader(torch.rand(8, 4), batch_size=4)"
-            ),
-        },
+        better={", pin_memory=True": ""},
     ),
 )
 
@@ -121,13 +117,7 @@ UNGUARDED = Rule(
             for x in DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1):
                 y = x.to(device) + 1
         """,
-        good="""
-            from torch.utils.data import DataLoader
-
-            if __name__ == "__main__":
-                for x in DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1):
-                    y = x.to(device) + 1
-        """,
+        better={"for x": 'if __name__ == "__main__":\n    for x', "    y =": "        y ="},
     ),
 )
 
@@ -147,11 +137,7 @@ UNPICKLABLE = Rule(
                 for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):
                     y = x.to(device) + 1
         """,
-        better={
-            "for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):": (
-                "for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=torch.stack):"
-            ),
-        },
+        better={"lambda rows: torch.stack(rows)": "torch.stack"},
     ),
 )
 
@@ -174,11 +160,7 @@ RESTARTED = Rule(
                     for x in loader:
                         y = x.to(device) + 1
         """,
-        better={
-            "loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1)": (
-                "loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1, persistent_workers=True)"
-            ),
-        },
+        better={"num_workers=1": "num_workers=1, persistent_workers=True"},
     ),
 )
 
@@ -201,14 +183,7 @@ ON_MPS = Rule(
                 data = TensorDataset(torch.rand(8, 4).to(device))
                 batches = iter(DataLoader(data, batch_size=4, num_workers=1))
         """,
-        good="""
-            from torch.utils.data import DataLoader, TensorDataset
-
-            if __name__ == "__main__":
-                data = TensorDataset(torch.rand(8, 4))
-                batches = iter(DataLoader(data, batch_size=4, num_workers=1))
-                x = next(batches)[0].to(device)
-        """,
+        better={".to(device)": "", "num_workers=1))": "num_workers=1))\n    x = next(batches)[0].to(device)"},
     ),
 )
 

@@ -119,15 +119,7 @@ UNPICKLABLE = Rule(
     fix=AT_TOP_LEVEL,
     source=f"{_SOURCE}; docs.python.org, pickle, what can be pickled",
     example=Example(
-        bad="""
-            import torch.multiprocessing as mp
-
-            if __name__ == "__main__":
-                worker = mp.Process(target=lambda: print("in a process"))
-                worker.start()
-                worker.join()
-                x = torch.ones(3, device=device)
-        """,
+        bad=_GUARDED.replace('print, args=("in a process",)', 'lambda: print("in a process")'),
         good=_GUARDED,
     ),
 )

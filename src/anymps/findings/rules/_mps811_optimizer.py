@@ -88,11 +88,7 @@ UNFUSED = Rule(
                 deep(x.to(device)).sum().backward()
                 stepper.step()
         """,
-        better={
-            "stepper = torch.optim.AdamW(deep.parameters())": (
-                "stepper = torch.optim.AdamW(deep.parameters(), fused=True)"
-            ),
-        },
+        better={"AdamW(deep.parameters())": "AdamW(deep.parameters(), fused=True)"},
     ),
 )
 
@@ -113,11 +109,9 @@ def _zeroed(recording: Recording) -> Iterator[Finding]:
     fills = [fill for fill in recording.uses_of(_ZERO) if fill.site.via in _ZERO_GRAD]
     for line in by_line(fill for fill in fills if is_every_step(recording, fill)):
         if line.per_step >= _MIN_SAVED and not is_library(line.site):
-            yield ZEROED.finding(
-                line.site,
+            yield line.finding(
+                ZEROED,
                 what=f"`zero_grad(set_to_none=False)` filled {number(line.per_step)} gradients with zeros a step.",
-                count=line.count,
-                per_step=line.per_step,
                 cost_ns=LAUNCH.of(line.count),
             )
 

@@ -70,14 +70,12 @@ def find(recording: Recording) -> Iterator[Finding]:
     if step is None or saved is None or saved < _LEAST_SHARE * step.time.seconds or is_library(lines[0].site):
         return
     line = lines[0]
-    yield ONE_CORE.finding(
-        line.site,
+    yield line.finding(
+        ONE_CORE,
         what=(
             f"{number(line.per_step)} norms a step, each by one GPU core, take {percent(saved / step.time.seconds)} of "
             "the predicted step."
         ),
-        count=line.count,
-        per_step=line.per_step,
         related_sites=[other.site for other in lines[1:]],
         related_as="also at",
     )

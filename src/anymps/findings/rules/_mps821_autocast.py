@@ -82,11 +82,7 @@ BACKWARD = Rule(
                 loss = model(batches[0].to(device)).sum()
                 loss.backward()
         """,
-        good="""
-            with torch.autocast("mps", dtype=torch.bfloat16):
-                loss = model(batches[0].to(device)).sum()
-            loss.backward()
-        """,
+        better={"    loss.backward()": "loss.backward()"},
     ),
 )
 
