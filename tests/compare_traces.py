@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from anymps.compare import Bound, Comparison, Ending, Loss, Read, Sketch, Trace, TracedCall, Value, compare_traces
+from anymps.compare import Bound, Comparison, Ending, Read, Sketch, Trace, TracedCall, Value, compare_traces
 from anymps.record import Site
 
 SUM = Bound("sum", 64 * 2.0**-24, 1e-38, 62, False, 3e-5, 1e-4)
@@ -26,7 +26,7 @@ class Tracing:
 
     def __init__(self, device: str = "cpu", kernels: str = "") -> None:
         self.trace = Trace({"device": device, "torch": "2.13.0", "mac": "M3 Pro 18GB" if device == "mps" else ""})
-        self.trace.facts["kernels_torch"] = kernels
+        self.trace.facts |= {"kernels_torch": kernels, "used": "1"}
         self.trace.traced_steps = [0, 1, 2, 3]
         self.step = 0
 
@@ -58,7 +58,9 @@ class Tracing:
 
     def loss(self, value: float) -> Tracing:
         """End a step with a loss."""
-        self.trace.losses.append(Loss(self.step, Site(FILE, 90, "main", "loss.backward()"), value))
+        self.trace.losses.append(
+            Read(len(self.trace.calls), Site(FILE, 90, "main", "loss.backward()"), self.step, value)
+        )
         self.step += 1
         return self
 
@@ -71,16 +73,22 @@ class Tracing:
     def end(self, error: str = "", line: int = 0) -> Trace:
         """The whole trace."""
         site = Site(FILE, line, "main", "x.double()") if line else Site("", 0)
-        self.trace.ending = Ending(error, site, False, True, self.step, len(self.trace.calls), 0)
+        self.trace.ending = Ending(error, site, False, self.step)
         return self.trace
 
 
 def compared(
-    make: Callable[[Tracing, bool], Tracing], names: tuple[str, str] = ("cpu", "mps"), error: str = "", **ending: object
+    make: Callable[[Tracing, bool], Tracing],
+    names: tuple[str, str] = ("cpu", "mps"),
+    error: str = "",
+    *,
+    used: bool = True,
+    **ending: object,
 ) -> Comparison:
     """The comparison of two traces that `make` makes; True is for the second, which fails with `error`."""
     left = make(Tracing(names[0]), False).end()
     right = make(Tracing(names[1]), True).end(error, 12 if error else 0)
     for trace in (left, right):
+        trace.facts["used"] = "1" if used else ""
         trace.ending = replace(trace.ending, **ending)  # type: ignore[arg-type]
     return compare_traces("train.py", names, left, right)

@@ -24,7 +24,7 @@ def traced(path: Path, *, autograd: bool = False) -> Trace:
     """The trace of a few calls on the CPU."""
     writer = TraceWriter(path)
     writer.row("facts", {"device": "cpu"})
-    tracer = Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: 0)
+    tracer = Tracer(writer, "cpu", in_host_memory=False, by_kernels=lambda: 0)
     torch.manual_seed(0)
     weight = torch.ones(3, 2, requires_grad=autograd)
     with tracer:
@@ -33,7 +33,7 @@ def traced(path: Path, *, autograd: bool = False) -> Trace:
             result.sum().backward()
         torch.bernoulli(torch.full((4,), 0.5))
         result.detach().max().item()
-    writer.close(Ending(is_cut=False, used=tracer.used, calls=tracer.calls))
+    writer.close(Ending(is_cut=False))
     return Trace.open(path)
 
 
@@ -51,7 +51,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert result.elements == (3.0, 3.0, 12.0, 12.0)
     assert [call.is_random for call in trace.calls] == [False, False, False, False, True, False]
     assert [read.value for read in trace.reads] == [12.0]
-    assert trace.ending == Ending(is_cut=False, used=True, calls=6)
+    assert trace.ending == Ending(is_cut=False)
     assert trace.lists["mm"].devices == ("cpu", "cuda", "mps")
 
 
@@ -91,7 +91,7 @@ def test_lines_of_forward_calls() -> None:
 def calls_of(path: Path, program: Callable[[], object]) -> tuple[TracedCall, ...]:
     """What is traced of a program."""
     writer = TraceWriter(path)
-    with Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: 0):
+    with Tracer(writer, "cpu", in_host_memory=False, by_kernels=lambda: 0):
         program()
     writer.close(Ending(is_cut=False))
     return tuple(Trace.open(path).calls)
@@ -155,7 +155,7 @@ def test_no_more_calls_than_a_trace_holds(tmp_path: Path, monkeypatch: pytest.Mo
     """The others are counted."""
     monkeypatch.setattr(_tracer, "MOST_CALLS", 2)
     writer = TraceWriter(tmp_path / "trace")
-    tracer = Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: 0)
+    tracer = Tracer(writer, "cpu", in_host_memory=False, by_kernels=lambda: 0)
     x = torch.ones(2)
     with tracer:
         for _ in range(5):
@@ -197,7 +197,7 @@ def test_which_call_pytorchs_kernels_computed(tmp_path: Path) -> None:
     counts = iter([5, 5, 5, 6, 6, 9])
     writer = TraceWriter(tmp_path / "trace")
     x = torch.ones(2)
-    with Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: next(counts)):
+    with Tracer(writer, "cpu", in_host_memory=False, by_kernels=lambda: next(counts)):
         x + 1, x * 2, x - 3
     writer.close(Ending())
     assert [call.by_kernel for call in Trace.open(tmp_path / "trace").calls] == [False, True, True]
@@ -249,25 +249,15 @@ def test_only_what_the_program_reads_itself_is_a_read(tmp_path: Path) -> None:
     assert [read.value for read in Trace.open(path).reads][:2] == [2.5, 0.0]
 
 
-def test_rows_are_on_the_disk_before_the_end(tmp_path: Path) -> None:
-    """Each 64, and at each step."""
+def test_each_row_is_on_the_disk_at_once(tmp_path: Path) -> None:
+    """The process may be killed. After the end there are no more."""
     writer = TraceWriter(tmp_path / "trace")
-
-    def rows() -> int:
-        return (tmp_path / "trace").read_text(encoding="utf-8").count("\n")
-
-    for _ in range(63):
+    for number in (1, 2):
         writer.row("traced", 1)
-    assert rows() == 0
-    writer.row("traced", 1)
-    assert rows() == 64
-    writer.row("traced", 1)
-    writer.flush()
-    assert rows() == 65
+        assert (tmp_path / "trace").read_text(encoding="utf-8").count("\n") == number
     writer.close(Ending())
     writer.row("traced", 1)
-    writer.flush()
-    assert rows() == 66
+    assert (tmp_path / "trace").read_text(encoding="utf-8").count("\n") == 3
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
@@ -348,13 +338,12 @@ def test_bounds_and_sites_are_written_once(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
-    """A loader's worker has the file open, with what was not written yet in its memory."""
+    """A loader's worker has the file open."""
     writer = TraceWriter(tmp_path / "trace")
     writer.number("site", Site("a.py", 1))
     child = os.fork()
     if not child:
         writer.number("site", Site("b.py", 2))
-        writer.flush()
         os._exit(0)
     os.waitpid(child, 0)
     writer.close(Ending())

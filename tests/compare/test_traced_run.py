@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from anymps.compare import Ending, Trace, Traced
-from anymps.compare.inside import _run
 from anymps.compare.inside._run import TracedRun
 from anymps.compare.inside._tracer import Tracer
 from anymps.compare.inside._writer import TraceWriter
@@ -55,7 +54,7 @@ def test_steps(trained: Trace) -> None:
     assert sorted({call.step for call in trained.calls}) == [0, 1, 2, 5, 11]
     counts = Counter(call.step for call in trained.calls if call.name == "addmm")
     assert counts == {0: 3, 1: 3, 2: 3, 5: 3, 11: 3}
-    assert trained.ending == Ending("ValueError of mine", steps=13, is_cut=False, used=True, calls=len(trained.calls))
+    assert trained.ending == Ending("ValueError of mine", steps=13, is_cut=False)
     assert trained.facts == {"device": "cpu", "torch": torch.__version__, "used": "1"}
 
 
@@ -72,10 +71,10 @@ def test_autocast(trained: Trace) -> None:
     assert casts[:9] == [*[(0, "")] * 3, (1, ""), (1, "bfloat16"), (1, ""), *[(2, "")] * 3]
 
 
-def traced(path: Path, device: str, *, random_on_cpu: bool = False) -> tuple[TraceWriter, Tracer]:
+def traced(path: Path, device: str) -> tuple[TraceWriter, Tracer]:
     """A tracer that is still to be entered."""
     writer = TraceWriter(path)
-    return writer, Tracer(writer, device, in_host_memory=False, random_on_cpu=random_on_cpu, by_kernels=lambda: 0)
+    return writer, Tracer(writer, device, in_host_memory=False, by_kernels=lambda: 0)
 
 
 def test_copies_that_one_device_may_not_need_are_no_calls(tmp_path: Path) -> None:
@@ -105,29 +104,39 @@ def test_the_device_is_used_when_something_is_on_it(mps_device: torch.device, tm
     assert Trace.open(tmp_path / "trace").facts == {"used": "1"}
 
 
-def test_random_numbers_of_the_cpu(mps_device: torch.device, tmp_path: Path) -> None:
+DRAWS = """
+from pathlib import Path
+import anymps
+anymps.enable(quiet=True)
+import torch
+from anymps.compare import Traced
+from anymps.compare.inside import TracedRun
+
+def drawn(device):
+    torch.manual_seed(5)
+    x = torch.full((4,), 0.5, device=device)
+    generator = torch.Generator(device=device) if device == "mps" else None
+    y = torch.zeros(4, device=device)
+    same = y.uniform_(generator=generator)
+    assert same is y
+    return [torch.bernoulli(x), torch.rand(3, device=device), y, torch.nn.functional.dropout(x, 0.5)]
+
+expected = drawn("cpu")
+run = TracedRun(Traced(3, random_on_cpu=True), "mps", Path({path!r}), None)
+run.start()
+found = drawn("mps")
+alone = torch.rand(2)
+run.close("", None)
+print([tensor.device.type for tensor in found], alone.device.type)
+print([tensor.tolist() for tensor in found] == [tensor.tolist() for tensor in expected])
+"""
+
+
+def test_random_numbers_of_the_cpu(tmp_path: Path) -> None:
     """Drawn by the CPU's generator wherever they go: written in place, made anew, and beside a generator of mps."""
-    writer, tracer = traced(tmp_path / "trace", "mps", random_on_cpu=True)
-
-    def drawn(device: torch.device | str) -> list[torch.Tensor]:
-        torch.manual_seed(5)
-        x = torch.full((4,), 0.5, device=device)
-        generator = torch.Generator(device=device) if str(device) == "mps" else None
-        y = torch.zeros(4, device=device)
-        same = y.uniform_(generator=generator)
-        assert same is y
-        return [torch.bernoulli(x), torch.rand(3, device=device), y, torch.nn.functional.dropout(x, 0.5)]
-
-    expected = drawn("cpu")
-    with tracer:
-        found = drawn(mps_device)
-        alone = torch.rand(2)
-    writer.close(Ending())
-    assert [tensor.device.type for tensor in found] == ["mps"] * 4
-    assert [tensor.tolist() for tensor in found] == [tensor.tolist() for tensor in expected]
-    assert alone.device.type == "cpu"
-    calls = Trace.open(tmp_path / "trace").calls
-    assert [(call.name, call.with_generator) for call in calls if call.is_random] == [
+    path = tmp_path / "trace"
+    assert run_with_torch(DRAWS.format(path=str(path))).lines == ["['mps', 'mps', 'mps', 'mps'] cpu", "True"]
+    assert [(call.name, call.with_generator) for call in Trace.open(path).calls if call.is_random] == [
         *(("uniform", True), ("bernoulli", False), ("rand", False), ("bernoulli", False), ("rand", False))
     ]
 
@@ -154,19 +163,6 @@ def test_backward_on_an_edge_of_a_graph(run: TracedRun, tmp_path: Path) -> None:
     assert [loss.value for loss in Trace.open(tmp_path / "trace").losses] == [6.0]
 
 
-def test_no_more_losses_than_a_trace_holds(run: TracedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first 100,000 are kept; the others are computed all the same."""
-    assert _run._MOST_LOSSES == 100_000
-    monkeypatch.setattr(_run, "_MOST_LOSSES", 3)
-    weight = torch.ones(1, requires_grad=True)
-    for step in range(5):
-        torch.autograd.backward([(weight * step).sum(), (weight * 10).sum()])
-    run.close("", None)
-    assert weight.grad is not None
-    assert weight.grad.item() == 60
-    assert [loss.value for loss in Trace.open(tmp_path / "trace").losses] == [0.0, 10.0, 1.0]
-
-
 GIVEN = """
 import anymps
 anymps.enable("M3 Pro 18GB, macOS 15.4", quiet=True)
@@ -178,7 +174,7 @@ from anymps.compare.inside._writer import TraceWriter
 halves, ones = torch.ones(2, 8, dtype=torch.float16, device="mps"), torch.ones(8, device="mps")
 table = torch.arange(4.0)
 writer = TraceWriter(Path({path!r}))
-with Tracer(writer, "mps", in_host_memory=True, random_on_cpu=False, by_kernels=lambda: 0):
+with Tracer(writer, "mps", in_host_memory=True, by_kernels=lambda: 0):
     torch.nn.functional.layer_norm(halves, [8], ones, ones)
     torch.nn.functional.layer_norm(halves.float(), [8], ones, ones)
     ones + table[2]

@@ -12,6 +12,7 @@ from anymps.findings import RULES
 from anymps.findings.edits import Safety
 from anymps.fix import Checked, Edit, How, Program, Ran, check, edits_for
 from anymps.record import Site
+from anymps.source import rows
 
 TEXT = """import torch
 device = torch.device("cuda")
@@ -62,7 +63,7 @@ def edits_of(program: Program) -> list[Edit]:
     sure = CallEdit(("DataLoader",), set=(("x", "1"),))
     found = [
         RULES[rule].finding(
-            Site(str(program.main.path), line, "", program.main.line(line)), what="It.", count=1,
+            Site(str(program.main.path), line, "", rows(program.main.text)[line - 1]), what="It.", count=1,
             edit=sure if rule == "MPS108" else None, safety=Safety.SAFE if rule == "MPS108" else None,
         )
         for rule, line in RULES_AT
@@ -184,7 +185,8 @@ def test_a_line_that_the_run_does_not_reach(tmp_path: Path, above: str, kept_lin
     text = f'import torch\n\nuse = torch.cuda.is_available()\n\n{above}\n    model.to("cuda" if use else "cpu")\n'
     (tmp_path / "train.py").write_text(text)
     program = Program.read(tmp_path / "train.py")
-    found = RULES["MPS409"].finding(Site(str(program.main.path), 3, "", program.main.line(3)), what="It.", count=1)
+    line = Site(str(program.main.path), 3, "", rows(program.main.text)[2])
+    found = RULES["MPS409"].finding(line, what="It.", count=1)
 
     def run(orders: Sequence[tuple[Program, How]]) -> list[Ran]:
         reached = frozenset({(str(program.main.path), 3), (str(program.main.path), 5)})

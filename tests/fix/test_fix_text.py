@@ -67,13 +67,6 @@ def test_another_test_is_no_guard() -> None:
     assert guarded_line("while __name__:\n    f()\n") == 1
 
 
-def test_lines_of_a_script() -> None:
-    """By number, without their ends; none before the first and behind the last."""
-    text = script("a\r\nb cuda\n\ncuda")
-    assert [text.line(number) for number in range(-1, 6)] == ["", "", "a", "b cuda", "", "cuda", ""]
-    assert text.lines_with("cuda") == [2, 4]
-
-
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps.plan import NoLarger, Recovery
+from anymps.plan import NoLarger
 from anymps.report import plan_document, plan_json, rendered
 from anymps.report.plan._fix_words import fixes
 from plans import EVIL, evil, plan_page, planned, render_plan, resting
@@ -163,7 +163,8 @@ def test_several_macs_stand_side_by_side() -> None:
 def test_a_script_that_goes_on_after_memory_ran_out_is_told_as_that() -> None:
     """In the headline and in the row; where nobody asked for a Mac, how to see it."""
     plan = planned("M1 8GB")
-    plan = replace(plan, rows=(replace(plan.rows[0], recovery=Recovery(3, 4)),))
+    within = replace(plan.base, steps=3, last_batch=4)
+    plan = replace(plan, rows=(replace(plan.rows[0], recovery=within),))
     shown = render_plan(plan, width=120, verbose=True)
     assert shown.startswith("On M1 8GB: memory runs out, and the script continues with batch 4.\n")
     assert "fails in step 1, forward, then continues with batch 4" in shown

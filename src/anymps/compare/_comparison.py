@@ -32,7 +32,7 @@ class Side:
     @property
     def is_used(self) -> bool:
         """Whether anything ran on the device, even if the run was cut short."""
-        return self.ending.used or bool(self.facts.get("used"))
+        return bool(self.facts.get("used"))
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,6 @@ class LossPair:
 
 
 @dataclass(frozen=True)
-class ReadPair:
-    """A value that both programs read, if it differed."""
-
-    site: Site
-    left: float
-    right: float
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Two runs side by side.
 
@@ -79,7 +70,7 @@ class Comparison:
     compared: int
     losses: tuple[LossPair, ...]
     loss_site: Site
-    decided: ReadPair | None
+    decided: tuple[Read, Read] | None
     lists: dict[str, Lists]
     by_kernels: Shared = field(default_factory=Shared)
 
@@ -193,14 +184,14 @@ def _line(read: Read) -> tuple[str, int]:
     return read.site.file, read.site.line
 
 
-def _decided(left: Trace, right: Trace, branch: Divergence) -> ReadPair | None:
+def _decided(left: Trace, right: Trace, branch: Divergence) -> tuple[Read, Read] | None:
     """The last value that both read before their paths diverged, if it differed."""
     limits = [calls[0].number if calls else None for calls in (branch.left, branch.right)]
-    found: ReadPair | None = None
+    found: tuple[Read, Read] | None = None
     for one, other in zip(left.reads, right.reads, strict=False):
         if _line(one) != _line(other):
             break
         if any(limit is not None and it.calls > limit for limit, it in zip(limits, (one, other), strict=True)):
             break
-        found = ReadPair(one.site, one.value, other.value) if one.value != other.value else None
+        found = (one, other) if one.value != other.value else None
     return found

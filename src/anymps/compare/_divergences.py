@@ -31,7 +31,7 @@ class Divergence:
     """Calls at which the runs diverge for a cause of their own, and how much their results differ.
 
     `left` and `right` are the first such calls; `times` counts those of this cause, operator and line.
-    `one` and `other` are the results that differ most: by `difference`, of which rounding explains `allowed`.
+    `one` and `other` are the results that differ most; of their difference rounding explains `allowed`.
     """
 
     cause: Cause
@@ -39,7 +39,6 @@ class Divergence:
     right: tuple[TracedCall, ...]
     one: Sketch | None = None
     other: Sketch | None = None
-    difference: float = 0.0
     allowed: float = 0.0
     times: int = 1
 
@@ -49,36 +48,29 @@ class Divergence:
         return (self.right or self.left)[-1]
 
     @property
+    def difference(self) -> float:
+        """By how much the results differ; 0 without any."""
+        return distance(self.one, self.other) if self.one is not None and self.other is not None else 0.0
+
+    @property
     def relative(self) -> float:
         """The difference relative to the largest value."""
-        return _relative(self.one, self.other, self.difference)
-
-
-def _relative(one: Sketch | None, other: Sketch | None, difference: float) -> float:
-    size = max(one.size if one else 0.0, other.size if other else 0.0)
-    return difference / size if size else math.inf if difference else 0.0
+        return relative(self.one, self.other) if self.one is not None and self.other is not None else 0.0
 
 
 @dataclass(frozen=True)
 class Rounding:
     """What rounding did where inputs were the same bytes: `first` are the calls whose results were not.
 
-    `difference` is the first one. `same` of `compared` results were the same bytes; `share` is the largest difference
-    relative to what is allowed.
+    `relative` is the first difference, relative to the largest value. `same` of `compared` results were the same bytes;
+    `share` is the largest difference relative to what is allowed.
     """
 
     first: Pair | None = None
-    one: Sketch | None = None
-    other: Sketch | None = None
-    difference: float = 0.0
+    relative: float = 0.0
     compared: int = 0
     same: int = 0
     share: float = 0.0
-
-    @property
-    def relative(self) -> float:
-        """The first difference relative to the largest value."""
-        return _relative(self.one, self.other, self.difference)
 
 
 @dataclass(frozen=True)
@@ -151,11 +143,11 @@ class Judge:
             self._note_narrowed(results)
             results = [both for both in results if not _differ_in_dtype(*both)]
         if inputs.apart is not None and self._is_from_outside(pair, inputs.share):
-            self._add(Divergence(Cause.DATA, pair.left, pair.right, *inputs.apart, distance(*inputs.apart)))
+            self._add(Divergence(Cause.DATA, pair.left, pair.right, *inputs.apart))
             return
         one, other = max(results, key=lambda it: relative(*it))
         limit = _allowed(pair, inputs.sketches, one, other)
-        found = Divergence(Cause.NUMBER, pair.left, pair.right, one, other, distance(one, other), limit)
+        found = Divergence(Cause.NUMBER, pair.left, pair.right, one, other, limit)
         if any(call.is_random for call in (*pair.left, *pair.right)):
             # What it draws does not depend on what was in its memory before.
             if not all(is_same(*both) for both in results) and (inputs.are_same or not (_reads(pair) or inputs.apart)):
@@ -171,8 +163,7 @@ class Judge:
         elif inputs.are_same:
             self._take_own(pair, results, inputs)
         elif inputs.unmade is not None and self._nothing_differs(pair):
-            one, other = inputs.unmade
-            self._add(Divergence(Cause.DATA, pair.left, pair.right, one, other, distance(one, other)))
+            self._add(Divergence(Cause.DATA, pair.left, pair.right, *inputs.unmade))
         elif inputs.share <= _limit(pair) and found.difference > _most(pair, one, other):
             chosen = not one.is_floating or not other.is_floating
             self._add(replace(found, cause=Cause.CHOICE if chosen else Cause.GROWN))
@@ -197,10 +188,10 @@ class Judge:
                 kept, compared=kept.compared + 1, same=kept.same + same, share=max(kept.share, min(share, 1.0))
             )
             if difference > limit:
-                self._add(Divergence(Cause.NUMBER, pair.left, pair.right, one, other, difference, limit))
+                self._add(Divergence(Cause.NUMBER, pair.left, pair.right, one, other, limit))
                 return
             if difference and kept.first is None:
-                self.rounding = replace(self.rounding, first=pair, one=one, other=other, difference=difference)
+                self.rounding = replace(self.rounding, first=pair, relative=relative(one, other))
 
     def _nothing_differs(self, pair: Pair) -> bool:
         """Whether all until this forward call was bit-identical: some operators write more than their schema says."""

@@ -122,20 +122,11 @@ class TracedCall:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A value that the program read, and the number of calls before it."""
+    """A value that the program read, or a loss, which backward was called on, and the number of calls before it."""
 
     calls: int
     site: Site
     step: int
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What backward was called on."""
-
-    step: int
-    site: Site
     value: float
 
 
@@ -151,16 +142,14 @@ class Lists:
 class Ending:
     """How a run ended: `error` in one line, empty if there was none; `site` is the program's line of it.
 
-    `is_cut` says that the trace ends before the run did, `used` whether anything was computed on the device, `steps`
-    the training steps. `left_out` are calls that were not traced.
+    `is_cut` says that the trace ends before the run did, `steps` are the training steps, `left_out` calls that were not
+    traced.
     """
 
     error: str = ""
     site: Site = NOWHERE
     is_cut: bool = True
-    used: bool = False
     steps: int = 0
-    calls: int = 0
     left_out: int = 0
 
 
@@ -171,7 +160,7 @@ class Trace:
     facts: dict[str, str] = field(default_factory=dict)
     calls: list[TracedCall] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[Read] = field(default_factory=list)
     lists: dict[str, Lists] = field(default_factory=dict)
     traced_steps: list[int] = field(default_factory=list)
     ending: Ending = field(default_factory=Ending)
@@ -209,12 +198,9 @@ class _Reader:
             self._numbered[kind].append(_NUMBERED[kind](*fields))
         elif kind == "c":
             trace.calls.append(self._call(value))
-        elif kind == "read":
+        elif kind in ("read", "loss"):
             calls, site, step, number = value
-            trace.reads.append(Read(calls, sites[site], step, number))
-        elif kind == "loss":
-            step, site, number = value
-            trace.losses.append(Loss(step, sites[site], number))
+            (trace.reads if kind == "read" else trace.losses).append(Read(calls, sites[site], step, number))
         elif kind == "lists":
             name, whole, devices = value
             trace.lists[name] = Lists(tuple(devices), whole)

@@ -92,18 +92,19 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
         except UsageError:
             continue
         how = asked if file in modules else named
-        for line in script.lines_with("cuda"):
-            place = script.place(line) if how is not None else None
+        recorded = dict(enumerate(rows(script.text), 1))
+        for line, text in recorded.items():
+            place = script.place(line) if how is not None and "cuda" in text else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
                 continue
             site = Site(
                 str(file),
                 line,
                 place.function,
-                script.line(line).strip(),
+                text.strip(),
                 first=line,
-                around=script.line(line),
-                recorded=dict(enumerate(rows(script.text), 1)),
+                around=text,
+                recorded=recorded,
             )
             found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
             yield Edit(found, file, line, how)

@@ -40,7 +40,7 @@ class Proof(Observer):
         if self.draws_on_cpu:
             from anymps.compare.inside import draw_on_cpu
 
-            draw_on_cpu()
+            draw_on_cpu("mps")
         watch_losses(self._note_losses)
         self._reached = ReachedLines(self.changed)
         self._reached.watch()

@@ -23,7 +23,6 @@ from anymps.source import (
     own_nodes,
     parsed,
     place_in_file,
-    rows,
     tree_of,
     with_guard,
 )
@@ -64,15 +63,6 @@ class Script:
     def tree(self) -> ast.Module:
         """The file as Python reads it."""
         return tree_of(self.text)
-
-    def line(self, number: int) -> str:
-        """A line without its end; empty where there is none."""
-        lines = rows(self.text)
-        return lines[number - 1] if 0 < number <= len(lines) else ""
-
-    def lines_with(self, word: str) -> list[int]:
-        """The lines that hold a word, by number."""
-        return [number for number, row in enumerate(rows(self.text), 1) if word in row]
 
     def place(self, number: int) -> Place | None:
         """The statement at a line."""

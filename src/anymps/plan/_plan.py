@@ -19,7 +19,6 @@ from anymps.plan._times import MacTime, choices, mac_time, step_times
 from anymps.plan._trace import MacOutcome, OtherAllocations, Stretch, Verdict, other_allocations
 from anymps.runs import Order, Runner
 
-ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
 _Run = Callable[[Scenario], Measured]
 
 
@@ -35,22 +34,14 @@ class NoLarger(str, Enum):
 
 
 @dataclass(frozen=True)
-class Recovery:
-    """What a script did where memory ran out: it went on for `steps` steps, with `batch` samples if known."""
-
-    steps: int
-    batch: int | None
-
-
-@dataclass(frozen=True)
 class Row:
     """One Mac: what happens as the script is written, and the largest batch that fits, others included."""
 
     outcome: MacOutcome
     largest_batch: int | None
     """None if the batch is not known, or changes the course of the run."""
-    recovery: Recovery | None = None
-    """What the script does after it fails, where it was seen to go on."""
+    recovery: Measured | None = None
+    """The run in the memory of this Mac, where the script was seen to go on after it fails."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +136,7 @@ def make_plan(
         release = times_of or torch_version
         times = step_times(measured, [row.outcome for row in rows], release, asked)
         timed = asked or [one.mac for one in times if one.time is not None][:1]
-        shown = asked or [row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED][:1]
+        shown = asked or [row.outcome.mac for row in rows if not row.outcome.verdict.has_room][:1]
         changes = tuple(_change(scenario, future, shown, timed, torch_version, release) for scenario, future in tried)
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = other_allocations(measured.kind, minor)
@@ -241,7 +232,7 @@ def _larger(words: Sequence[str], measured: Measured, run: _Run) -> _Larger:
 
 def _recovery(
     run: Callable[[Scenario, Mac], Measured], scenario: Scenario, measured: Measured, outcome: MacOutcome
-) -> Recovery | None:
+) -> Measured | None:
     """How the script behaves on a Mac whose memory is too small, if its code shows that."""
     if outcome.verdict is not Verdict.FAILS or not measured.retries:
         return None
@@ -249,7 +240,7 @@ def _recovery(
         within = run(scenario, outcome.mac)
     except PlanError:
         return None
-    return Recovery(within.steps, within.last_batch) if within.steps and within.limit is None else None
+    return within if within.steps and within.limit is None else None
 
 
 def _halved(stretch: Stretch | None, minor: int) -> int | None:
@@ -257,7 +248,7 @@ def _halved(stretch: Stretch | None, minor: int) -> int | None:
     if stretch is None or stretch.batch < 2:
         return None
     roomiest = max(all_macs(), key=lambda one: one.recommended_max_memory)
-    return stretch.at(stretch.batch // 2).replay(roomiest, minor, high=0.0, low=0.0).peak_reserved
+    return stretch.at(stretch.batch // 2).replay(roomiest, minor).peak_reserved
 
 
 def _change(

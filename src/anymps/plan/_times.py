@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from anymps._errors import CostError
 from anymps.cost import Ratio, WalkedStep, speed_ratio, walk_step
@@ -12,8 +11,6 @@ from anymps.forecast import StepWork
 from anymps.mac import Mac, all_macs
 from anymps.plan._measure import Measured
 from anymps.plan._trace import Kind, MacOutcome, Verdict
-
-_TOO_LARGE: Final = (Verdict.PAGES, Verdict.FAILS)
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def choices(
     if step is not None:
         own = replace(own, speed=Ratio(1.0, 1.0, 1.0))
         found = [one if one.time is None else replace(one, speed=speed_ratio(one.time, step)) for one in found]
-    if own.verdict in _TOO_LARGE:
+    if not own.verdict.has_room:
         own = replace(own, time=None, samples=None, speed=None)
     return own, *found
 
@@ -94,7 +91,7 @@ def _by_chip(verdicts: dict[int, Verdict]) -> list[tuple[Mac, Verdict]]:
         fewest = min(mac.gpu_cores for mac in macs)
         bins = sorted((mac for mac in macs if mac.gpu_cores == fewest), key=lambda mac: mac.ram_gib)
         every = sorted(macs, key=lambda mac: (mac.ram_gib, mac.gpu_cores))
-        good = [mac for mac in (*bins, *every) if verdicts[mac.ram_gib] in (Verdict.FITS, Verdict.TIGHT)]
+        good = [mac for mac in (*bins, *every) if verdicts[mac.ram_gib].has_room]
         mac = good[0] if good else every[-1]
         pairs.append((mac, verdicts[mac.ram_gib]))
     return pairs
@@ -114,7 +111,7 @@ def walked(work: StepWork | None, mac: Mac, torch: str) -> WalkedStep | None:
 def mac_time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime:
     """A step on one Mac, as far as its memory does and a time is predicted."""
     work = measured.work
-    time = walked(work, mac, torch) if verdict not in _TOO_LARGE else None
+    time = walked(work, mac, torch) if verdict.has_room else None
     if work is None or time is None:
         return MacTime(mac, verdict, None)
     samples = measured.batch * max(1, work.batches) / time.seconds if measured.batch else None

@@ -10,10 +10,10 @@ from typing import Final
 from anymps.device import native
 from anymps.mac import Mac
 from anymps.record import Allocation, MemoryStory
+from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS
 
-HIGH_WATERMARK: Final = 1.7
-LOW_WATERMARK: Final = 1.4
-"""Ratios to the working set (torch 2.7 to 2.15, aten/src/ATen/mps/MPSAllocator.h)."""
+HIGH, LOW = WATERMARKS[HIGH_WATERMARK], WATERMARKS[LOW_WATERMARK]
+"""The allocator's ratios to the working set, where nothing is set."""
 
 COMFORT: Final = 0.9
 """Share of the working set up to which a run fits comfortably: macOS and other programs want memory, too (our choice).
@@ -75,6 +75,11 @@ class Verdict(str, Enum):
     """Above the recommended working set: macOS pages, steps are ten to twenty times slower."""
     FAILS = "fails"
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the working set suffices, so that a step has a time."""
+        return self in (Verdict.FITS, Verdict.TIGHT)
+
 
 @dataclass(frozen=True)
 class MacOutcome:
@@ -96,7 +101,7 @@ class MacOutcome:
     def with_others(self) -> Verdict:
         """What happens if other allocations take what is expected of them: it fits, pages or fails."""
         whole = self.peak_reserved + self.others
-        if self.verdict is Verdict.FAILS or whole > HIGH_WATERMARK * self.mac.recommended_max_memory:
+        if self.verdict is Verdict.FAILS or whole > HIGH * self.mac.recommended_max_memory:
             return Verdict.FAILS
         return Verdict.PAGES if whole > self.mac.recommended_max_memory else Verdict.FITS
 
@@ -132,16 +137,11 @@ class Trace:
                 events.append(-places[one.id])
         return cls(tuple(events), tuple(births), kind)
 
-    def replay(
-        self, mac: Mac, torch_minor: int, high: float = HIGH_WATERMARK, low: float = LOW_WATERMARK
-    ) -> MacOutcome:
-        """Give the trace to the allocator of torch 2.`torch_minor` on a Mac.
-
-        Raises RuntimeError with torch's text for watermarks that torch refuses.
-        """
+    def replay(self, mac: Mac, torch_minor: int) -> MacOutcome:
+        """Give the trace to the allocator of torch 2.`torch_minor` on a Mac."""
         packed = array.array("q", self.events).tobytes()
         allocated, reserved, failed, message = native().replay(
-            packed, torch_minor, mac.recommended_max_memory, mac.max_buffer_length, high, low
+            packed, torch_minor, mac.recommended_max_memory, mac.max_buffer_length, HIGH, LOW
         )
         margin = mac.recommended_max_memory - reserved
         beside = other_allocations(self.kind, torch_minor).beside(reserved)
@@ -193,8 +193,8 @@ class Stretch:
             self.small.kind,
         )
 
-    def largest(self, mac: Mac, torch_minor: int, limit: int = LARGEST_BATCH) -> int:
-        """The largest batch up to `limit` that fits on a Mac, others and room to spare included; 0 if none does."""
+    def largest(self, mac: Mac, torch_minor: int) -> int:
+        """The largest batch that fits on a Mac, others and room to spare included; 0 if none does."""
 
         def fits(batch: int) -> bool:
             return self.at(batch).replay(mac, torch_minor).verdict is Verdict.FITS
@@ -202,7 +202,7 @@ class Stretch:
         if not fits(1):
             return 0
         low, high = 1, 2
-        while high <= limit and fits(high):
+        while high <= LARGEST_BATCH and fits(high):
             low, high = high, high * 2
         while high - low > 1:
             middle = (low + high) // 2
@@ -210,4 +210,4 @@ class Stretch:
                 low = middle
             else:
                 high = middle
-        return min(low, limit)
+        return min(low, LARGEST_BATCH)

@@ -13,13 +13,11 @@ _WITH_LAYERS: Final = ("lstm", "_lstm", "scaled_dot_product", "_scaled_dot_produ
 _OVERRIDES: Final[list[torch.library.Library]] = []  # kept: they end with their object
 
 
-def drawn_on_cpu(func: Any, args: Any, kwargs: Any) -> Any:
+def _drawn_on_cpu(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Make the call with copies on the CPU and its generator, and take the results to where they belong."""
     tensors = tensors_of((args, kwargs))
     devices = {tensor.device for tensor in tensors} | _devices_named(kwargs)
-    device = next((one for one in devices if one.type not in ("cpu", "meta")), None)
-    if device is None:
-        return func(*args, **kwargs)
+    device = next(one for one in devices if one.type not in ("cpu", "meta"))
 
     def to_cpu(item: Any) -> Any:
         if isinstance(item, torch.Tensor):
@@ -30,16 +28,14 @@ def drawn_on_cpu(func: Any, args: Any, kwargs: Any) -> Any:
 
     copies, named = pytree.tree_map(to_cpu, args), pytree.tree_map(to_cpu, kwargs)
     out = func(*copies, **named)
-    written = [
-        (own, new) for own, new in zip(written_by(func, args, kwargs), written_by(func, copies, named), strict=True)
-    ]
+    written = list(zip(written_by(func, args, kwargs), written_by(func, copies, named), strict=True))
     for own, new in written:
         own.copy_(new)  # what the call writes in place, and its `out=`
     back = {id(new): own for own, new in written}
 
     def to_device(item: Any) -> Any:
         if isinstance(item, torch.Tensor):
-            return back.get(id(item), item.to(device) if id(item) not in back else item)
+            return back[id(item)] if id(item) in back else item.to(device)
         return item
 
     return pytree.tree_map(to_device, out)
@@ -61,11 +57,12 @@ def _devices_named(kwargs: Any) -> set[torch.device]:
     return {torch.device(kwargs["device"])} if kwargs.get("device") is not None else set()
 
 
-def draw_on_cpu() -> None:
-    """Have every operator on mps that draws random numbers do so on the CPU, to the end of the process.
+def draw_on_cpu(device: str) -> None:
+    """Have every operator on a device that draws random numbers do so on the CPU, to the end of the process.
 
     Attention and recurrent layers with a dropout inside the operator keep their own numbers: the CPU has none of them.
     """
+    key = device.upper()
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     _OVERRIDES.append(library)
     for name in torch._C._dispatch_get_all_op_names():
@@ -75,9 +72,5 @@ def draw_on_cpu() -> None:
         func = getattr(packet, overload or "default", None)
         if func is None or torch.Tag.nondeterministic_seeded not in func.tags or operator.startswith(_WITH_LAYERS):
             continue
-        if torch._C._dispatch_has_kernel_for_dispatch_key(name, "MPS"):
-            library.impl(whole, partial(_called, func), "MPS")  # type: ignore[no-untyped-call]
-
-
-def _called(func: Any, *args: Any, **kwargs: Any) -> Any:
-    return drawn_on_cpu(func, args, kwargs)
+        if torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
+            library.impl(whole, partial(_drawn_on_cpu, func), key)  # type: ignore[no-untyped-call]

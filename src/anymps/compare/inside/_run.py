@@ -11,6 +11,7 @@ import torch
 
 from anymps.capture import OptimizerNumbers
 from anymps.compare._trace import NOWHERE, Ending
+from anymps.compare.inside._draws import draw_on_cpu
 from anymps.compare.inside._names import rename_devices
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
@@ -22,8 +23,6 @@ from anymps.runs.inside import watch_losses
 if TYPE_CHECKING:
     from anymps.compare._traced import Traced
     from anymps.device import State
-
-_MOST_LOSSES = 100_000
 
 
 class TracedRun:
@@ -46,17 +45,17 @@ class TracedRun:
             self._writer,
             device,
             in_host_memory=state is not None and state.virtual and state.substrate == "host",
-            random_on_cpu=asked.random_on_cpu and device != "cpu",
             by_kernels=count_real_calls,
         )
         self._is_entered = False
-        self._losses = 0
         self._optimizers, self._rounds = OptimizerNumbers(), Rounds()
 
     def start(self) -> None:
         """Begin: what runs from now on is traced."""
         if self._asked.names:
             rename_devices(self._asked.names, self._device)
+        if self._asked.random_on_cpu and self._device != "cpu":
+            draw_on_cpu(self._device)
         torch.compiler.set_stance("force_eager")  # compiled code has no calls to compare
         watch_losses(self._note_losses)
         self._watch_autocast()
@@ -71,9 +70,7 @@ class TracedRun:
         """End the trace. `error` is how the run ended, in one line, and `site` the program's line of it."""
         tracer = self._tracer
         tracer.is_on = False
-        self._writer.close(
-            Ending(error, site or NOWHERE, False, tracer.used, tracer.step, tracer.calls, tracer.left_out)
-        )
+        self._writer.close(Ending(error, site or NOWHERE, False, tracer.step, tracer.left_out))
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         """Optimizers that take turns make a step together."""
@@ -87,14 +84,10 @@ class TracedRun:
             self._switch()
         if tracer.is_on:
             self._writer.row("traced", tracer.step)
-        if was_on or tracer.is_on:
-            self._writer.flush()
 
     def _switch(self) -> None:
-        """Leave the mode where nothing is traced, for speed; not from within another, nor where it draws numbers."""
+        """Leave the mode where nothing is traced, for speed; not from within another."""
         tracer = self._tracer
-        if tracer.random_on_cpu:
-            return
         if tracer.is_on and not self._is_entered:
             tracer.__enter__()  # type: ignore[no-untyped-call]
             self._is_entered = True
@@ -107,11 +100,10 @@ class TracedRun:
         tracer = self._tracer
         site, _ = tracer.lines.now()
         tracer.backward_site = self._writer.number("site", site) if site is not None else 0
-        for loss in losses[: _MOST_LOSSES - self._losses]:
-            self._losses += 1
+        for loss in losses:
             with torch.utils._python_dispatch._disable_current_modes():
                 value = float(loss.detach())
-            self._writer.row("loss", [tracer.step, tracer.backward_site, value])
+            self._writer.row("loss", [tracer.calls, tracer.backward_site, tracer.step, value])
 
     def _watch_autocast(self) -> None:
         """Keep which dtype the innermost autocast casts to: in a call that it has cast it is off already."""

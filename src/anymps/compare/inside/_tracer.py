@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps._threads import calling_thread_alone
 from anymps.compare._trace import Bound
-from anymps.compare.inside._draws import drawn_on_cpu, tensors_of, written_by
+from anymps.compare.inside._draws import tensors_of, written_by
 from anymps.compare.inside._given import FaultsMet, numbers_of
 from anymps.compare.inside._sites import ForwardLines, Lines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
@@ -51,23 +51,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Traces the calls of the process into `writer` while it is entered.
 
     `device` is what the run is about; `in_host_memory` says that the virtual device's memory can be read here;
-    `random_on_cpu` has random numbers drawn by the CPU's generator, wherever they go; `by_kernels` counts the calls
-    that PyTorch's own kernels have computed.
+    `by_kernels` counts the calls that PyTorch's own kernels have computed.
     """
 
     def __init__(
-        self,
-        writer: TraceWriter,
-        device: str,
-        *,
-        in_host_memory: bool,
-        random_on_cpu: bool,
-        by_kernels: Callable[[], int],
+        self, writer: TraceWriter, device: str, *, in_host_memory: bool, by_kernels: Callable[[], int]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._writer, self._device = writer, device
-        self._in_host_memory, self.random_on_cpu = in_host_memory, random_on_cpu
-        self._by_kernels = by_kernels
+        self._in_host_memory, self._by_kernels = in_host_memory, by_kernels
         self.lines = Lines()
         self.calls = 0
         self.left_out = 0
@@ -84,11 +76,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         computes, is_random, operator = self._kind(func)
-        run = drawn_on_cpu if is_random and self.random_on_cpu else _call
         tensors = tensors_of((args, kwargs))
         if not (computes and self.is_on):
             self._pass_by(tensors)
-            return run(func, args, kwargs)
+            return func(*args, **kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._read(func, args)
         site, in_backward = self._place(tensors)
@@ -100,7 +91,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = [self._value(tensor) for tensor in given]
         faults = self._faults.of(func, args, kwargs)
         before = self._by_kernels()
-        out = run(func, args, kwargs)
+        out = func(*args, **kwargs)
         by_kernel = self._by_kernels() > before
         results = _readable_but((), tensors_of(out))
         results += _readable_but(results, written)
@@ -145,7 +136,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             writes = any(one.alias_info is not None and one.alias_info.is_write for one in func._schema.arguments)
             is_view = not writes and any(one.alias_info is not None for one in func._schema.returns)
             computes = not is_view and namespace != "profiler" and name.rstrip("_") not in _NOT_COMPUTED
-            computes = computes and name not in _NOT_COMPUTED
             is_random = torch.Tag.nondeterministic_seeded in func.tags
             number = self._writer.number("operator", str(func))
             if computes:
@@ -210,8 +200,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = (func, dtype, shapes, tuple(results[0].shape))
         number = self._bounds.get(key)
         if number is None:
-            if len(self._bounds) > MOST_CALLS:
-                self._bounds.clear()
             graphs = self._device == "mps" and not self._in_host_memory  # MPSGraph may compute it
             found = bound_of(func._schema.name, dtype, shapes, tuple(results[0].shape), mpsgraph=graphs)
             most = bound_of("", dtype)
@@ -239,10 +227,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return name in ("_to_copy", "copy_", "clone") and all(
             tensor.dtype == result.dtype for tensor in given[-1:] for result in results
         )
-
-
-def _call(func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs)
 
 
 def _readable_but(others: Iterable[torch.Tensor], tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -7,28 +7,25 @@ import os
 import threading
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from anymps.compare._trace import NOWHERE, Ending, Sketch
-
-_FLUSHED: Final = 64  # rows after which they are on the disk: the process may be killed
 
 
 class TraceWriter:
     """Appends rows; from any thread."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8", buffering=1 << 16)
+        self._file = path.open("w", encoding="utf-8", buffering=1)  # by rows: the process may be killed
         os.register_at_fork(after_in_child=self._forget)
         self._lock = threading.RLock()
-        self._rows = 0
         self._numbers: dict[str, dict[Any, int]] = {"site": {NOWHERE: 0}, "operator": {}, "bound": {}, "k": {}}
 
     def _forget(self) -> None:
         """In a process that is forked, such as a loader's worker: nothing of it goes to the file."""
         if not self._file.closed:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._file.fileno())  # also for what is in the buffer
+            os.dup2(nowhere, self._file.fileno())
             os.close(nowhere)
 
     def row(self, kind: str, value: Any) -> None:
@@ -37,9 +34,6 @@ class TraceWriter:
         with self._lock:
             if not self._file.closed:
                 self._file.write(text)
-                self._rows += 1
-                if not self._rows % _FLUSHED:
-                    self._file.flush()
 
     def number(self, kind: str, value: Any) -> int:
         """The number of a `site`, an `operator`, a `bound` or a sketch (`k`), which is written once."""
@@ -54,12 +48,6 @@ class TraceWriter:
     def known(self, dtype: str, shape: tuple[int, ...], digest: str) -> int | None:
         """The number of a sketch that has been written before."""
         return self._numbers["k"].get((dtype, shape, digest)) if digest else None
-
-    def flush(self) -> None:
-        """Take what is written to the disk, at each step: the process may be killed."""
-        with self._lock:
-            if not self._file.closed:
-                self._file.flush()
 
     def close(self, ending: Ending) -> None:
         """Write how the run ended, and close the file."""

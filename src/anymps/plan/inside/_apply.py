@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from anymps.plan._scenario import Scenario
-
-_OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
+from anymps.plan._scenario import OPTIMIZERS, Scenario
 
 
 class Applied:
@@ -196,7 +194,7 @@ def _checkpoint(block: nn.Module) -> None:
 
 
 def _choose_implementation(fused: bool, applied: Applied) -> None:
-    for name in _OPTIMIZERS.values():
+    for name in OPTIMIZERS.values():
         kind = getattr(torch.optim, name)
         original = kind.__init__
 
@@ -210,7 +208,7 @@ def _choose_implementation(fused: bool, applied: Applied) -> None:
 
 
 def _replace_optimizers(wanted: str, applied: Applied) -> None:
-    base: Any = getattr(torch.optim, _OPTIMIZERS[wanted])
+    base: Any = getattr(torch.optim, OPTIMIZERS[wanted])
 
     class Replacement(base):  # type: ignore[misc]
         """The optimizer of the scenario, which takes what it knows of the arguments of another one."""
@@ -226,6 +224,6 @@ def _replace_optimizers(wanted: str, applied: Applied) -> None:
         original(self, *args, **kwargs)
 
     base.__init__ = counted
-    for name in _OPTIMIZERS.values():
+    for name in OPTIMIZERS.values():
         if name != base.__name__:
             setattr(torch.optim, name, Replacement)

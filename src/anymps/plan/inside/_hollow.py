@@ -46,7 +46,7 @@ _FILLS = frozenset(
 _CASTS = frozenset(
     (Tensor.to, Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.type, Tensor.clone, Tensor.contiguous)
 )
-_FACTORIES = frozenset((torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.empty))
+_FACTORIES = frozenset((torch.zeros, torch.ones, torch.full, torch.rand, torch.randn))
 # Written in Python, so what they call inside is out of the mode's sight. Known by name: libraries put their own
 # functions in their place (transformers 5, initialization.py).
 _INITIALIZERS = frozenset(name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_"))
@@ -75,7 +75,7 @@ class Hollow(TorchFunctionMode):
                 return tensor
         if function in _CASTS and is_large(args[0]):
             return self._cast(function, args, kwargs)
-        if function in _FACTORIES and function is not torch.empty and _elements(function, args, kwargs) * 2 >= LARGE:
+        if function in _FACTORIES and _elements(function, args, kwargs) * 2 >= LARGE:
             return self._make(function, args, kwargs)
         return function(*args, **kwargs)
 
@@ -117,7 +117,7 @@ def _empty_like(shape: Tensor) -> Tensor:
 
 
 def _names_device(value: object) -> bool:
-    return isinstance(value, (torch.device, str, Tensor)) and not isinstance(value, torch.dtype) and str(value) != "cpu"
+    return isinstance(value, (torch.device, str, Tensor)) and str(value) != "cpu"
 
 
 def _device(kwargs: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anymps.compare import Comparison, Divergence, Side, Sketch, TracedCall
 from anymps.record import Site
-from anymps.report._objects import as_json
+from anymps.report._objects import as_json, record_object
 from anymps.report.comparison import _words as words
 
 
@@ -29,7 +29,7 @@ def comparison_json(found: Comparison) -> str:
             "first": None if began is None else _call(began.right[-1]),
         },
         "calls_compared": found.compared,
-        "calls_by_kernels": {"both": found.by_kernels.both, "one": found.by_kernels.one},
+        "calls_by_kernels": record_object(found.by_kernels),
         "losses": {
             "line": _site(found.loss_site),
             "difference": _number(found.largest_difference),

@@ -274,10 +274,9 @@ def _branch(found: Comparison, divergence: Divergence) -> str:
             sides.append(f"{text.plural(len(calls), 'call')} at {', '.join(lines[:4])} on {name_of(side)}")
     said = "One run executes lines that the other does not: " + "; ".join(sides) + "."
     if found.decided is not None:
-        values = f"{_number(found.decided.left)} on {name_of(found.sides[0])} and {_number(found.decided.right)} on "
-        said += (
-            f" The last value read before that, at {place(found.decided.site)}, is {values}{name_of(found.sides[1])}."
-        )
+        one, other = found.decided
+        values = f"{_number(one.value)} on {name_of(found.sides[0])} and {_number(other.value)} on "
+        said += f" The last value read before that, at {place(one.site)}, is {values}{name_of(found.sides[1])}."
     else:
         said += " The values read before that are the same, so the script or a library branches on the device."
     return said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anymps.findings import Finding, Story
@@ -23,12 +23,8 @@ def script_of(story: Story) -> str:
     return path(os.path.normpath(os.path.join(run.directory, run.script)) if run.script else "", run.directory)
 
 
-@dataclass(frozen=True)
-class ChangedFinding:
-    """A finding that is in both recordings, in other numbers."""
-
-    before: Finding
-    after: Finding
+FindingPair = tuple[Finding, Finding]
+"""A finding as it is in both recordings."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class Diff:
     after: Story
     gone: tuple[Finding, ...]
     new: tuple[Finding, ...]
-    changed: tuple[ChangedFinding, ...]
+    changed: tuple[FindingPair, ...]
     same: int
     step_title: str
     phases: tuple[PhaseChange, ...]
@@ -101,37 +97,28 @@ def compare(before: Story, after: Story, was: Sequence[Finding], now: Sequence[F
 
 def _pair(
     was: Sequence[Finding], now: Sequence[Finding], before: Story, after: Story
-) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[ChangedFinding]]:
-    """What is only in the first, what is only in the second, and what is in both; equal ones in their order."""
-    found = {
-        id(new): ChangedFinding(old, new) for old, new in _same(was, now, before.run.directory, after.run.directory)
-    }
-    gone, added = _others(found, was, now)
-    if _other_script(before, after):
-        old, left = ([finding for finding in some if finding.site.source.strip()] for some in (gone, added))
-        found |= {id(new): ChangedFinding(old, new) for old, new in _same(old, left, None, None)}
-        gone, added = _others(found, was, now)
-    return gone, added, [found[id(finding)] for finding in now if id(finding) in found]
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[FindingPair]]:
+    """What is only in the first, what is only in the second, and what is in both; equal ones in their order.
 
-
-def _others(
-    found: Mapping[int, ChangedFinding], was: Sequence[Finding], now: Sequence[Finding]
-) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Those of each that are in no change."""
-    taken = {id(change.before) for change in found.values()}
-    return tuple(one for one in was if id(one) not in taken), tuple(one for one in now if id(one) not in found)
-
-
-def _same(
-    was: Sequence[Finding], now: Sequence[Finding], before: str | None, after: str | None
-) -> Iterator[tuple[Finding, Finding]]:
-    """Those that are one finding, told from the directories of the runs; without these their files do not count."""
-    waiting: dict[Key, list[Finding]] = defaultdict(list)
-    for finding in was:
-        waiting[key(finding, before)].append(finding)
-    for finding in now:
-        if partners := waiting[key(finding, after)]:
-            yield partners.pop(0), finding
+    Findings are told from the directories of the runs. Of other scripts, those that are left are then told without
+    their files, if the text of their line is known.
+    """
+    told_from: list[tuple[str | None, str | None]] = [(before.run.directory, after.run.directory)]
+    told_from += [(None, None)] if _other_script(before, after) else []
+    partners: dict[int, Finding] = {}
+    for first, second in told_from:
+        taken = set(map(id, partners.values()))
+        waiting: dict[Key, list[Finding]] = defaultdict(list)
+        for old in was:
+            if id(old) not in taken and (first is not None or old.site.source.strip()):
+                waiting[key(old, first)].append(old)
+        for new in now:
+            if id(new) not in partners and (same := waiting[key(new, second)]):
+                partners[id(new)] = same.pop(0)
+    taken = set(map(id, partners.values()))
+    gone = tuple(old for old in was if id(old) not in taken)
+    added = tuple(new for new in now if id(new) not in partners)
+    return gone, added, [(partners[id(new)], new) for new in now if id(new) in partners]
 
 
 def _other_script(before: Story, after: Story) -> bool:
@@ -139,12 +126,13 @@ def _other_script(before: Story, after: Story) -> bool:
     return all(names) and names[0] != names[1]
 
 
-def _differs(pair: ChangedFinding) -> bool:
-    if pair.before.severity is not pair.after.severity:
+def _differs(pair: FindingPair) -> bool:
+    before, after = pair
+    if before.severity is not after.severity:
         return True
-    if pair.before.per_step and pair.after.per_step:
-        return round(pair.before.per_step, 1) != round(pair.after.per_step, 1)
-    return pair.before.count != pair.after.count
+    if before.per_step and after.per_step:
+        return round(before.per_step, 1) != round(after.per_step, 1)
+    return before.count != after.count
 
 
 def _step_title(before: Story, after: Story) -> str:

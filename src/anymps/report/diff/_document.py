@@ -10,7 +10,7 @@ from anymps.report import _text as text
 from anymps.report._notes import STATES, brief_note
 from anymps.report._predicted import ON_MAC, phase_words
 from anymps.report._words import times
-from anymps.report.diff._compare import ChangedFinding, Diff, PhaseChange, script_of
+from anymps.report.diff._compare import Diff, FindingPair, PhaseChange, script_of
 from anymps.report.document import Block, Column, Document, Facts, Form, Prose, Section, Table
 
 _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
@@ -51,7 +51,7 @@ def _findings(diff: Diff) -> Iterator[Section]:
     """What is new, then what has other numbers, then what is gone."""
     before, after = diff.before.run.directory, diff.after.run.directory
     new = [(finding, times(finding), text.clean(finding.what)) for finding in diff.new]
-    changed = [(change.after, numbers(change), numbers(change)) for change in diff.changed]
+    changed = [(change[1], numbers(change), numbers(change)) for change in diff.changed]
     gone = [(finding, times(finding), text.clean(finding.what)) for finding in diff.gone]
     for anchor, title, rows, directory in (
         ("new", "New findings", new, after),
@@ -138,9 +138,8 @@ def _side(story: Story) -> str:
     return ", ".join(word for word in words if word)
 
 
-def numbers(change: ChangedFinding) -> str:
+def numbers(both: FindingPair) -> str:
     """How often before and after, in a step where both are known."""
-    both = change.before, change.after
     in_steps = all(finding.per_step for finding in both)
     before, after = (finding.per_step if in_steps else float(finding.count) for finding in both)
     unit = "a step" if in_steps else "in the run"

@@ -19,8 +19,8 @@ def render_diff_json(diff: Diff) -> str:
             "gone": _findings(diff.gone, before),
             "new": _findings(diff.new, after),
             "changed": [
-                {"before": _findings([change.before], before)[0], "after": _findings([change.after], after)[0]}
-                for change in diff.changed
+                {"before": _findings([old], before)[0], "after": _findings([new], after)[0]}
+                for old, new in diff.changed
             ],
             "same": diff.same,
         },

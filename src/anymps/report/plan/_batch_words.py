@@ -17,7 +17,7 @@ TITLE: Final = "Batch against samples a second"
 _COLUMNS: Final = (
     Column("batch", "number"),
     Column("a step", "number"),
-    INTERVAL,
+    replace(INTERVAL, left_out=2),
     Column("samples/s", "number"),
     INTERVAL,
     Column("speed", "number"),
@@ -31,19 +31,12 @@ _OTHERS: Final = "--mac shows another Mac."
 
 
 def batch_table(plan: Plan) -> Table:
-    """The batch sizes that fit each Mac, what a step takes with them, and how many samples a second that is.
-
-    The narrower table is without the interval of the samples.
-    """
+    """The batch sizes that fit each Mac, what a step takes with them, and how many samples a second that is."""
     several = len(plan.batches) > 1
     rows = tuple(_row(batches, batch_time, several) for batches in plan.batches for batch_time in batches.rows)
     rest = " ".join([*map(knee, plan.batches), _ALIKE, *(() if plan.asked else (_OTHERS,))]) if rows else ""
     columns = ((Column("Mac"),) if several else ()) + _COLUMNS
-    head = 0 if several else None
-    table = Table("batch-table", columns, rows, caption=PREDICTED_CAPTION, rest=rest, head=head)
-    samples_interval = len(columns) - 3
-    narrower = table.of_columns([place for place in range(len(columns)) if place != samples_interval])
-    return replace(table, narrower=narrower)
+    return Table("batch-table", columns, rows, caption=PREDICTED_CAPTION, rest=rest, head=0 if several else None)
 
 
 def without_batches(plan: Plan) -> str:

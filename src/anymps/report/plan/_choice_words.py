@@ -123,7 +123,7 @@ def _row(choice: MacTime, timed: bool) -> tuple[str, ...]:
     largest = largest_batch(choice.largest_batch)
     time, name = choice.time, _name(choice)
     if time is None:
-        why = "unknown: its clock is not public" if timed and choice.verdict not in words.TOO_LARGE else ""
+        why = "unknown: its clock is not public" if timed and choice.verdict.has_room else ""
         return name, choice.verdict.value, largest, "", "", "", "", why, "", ""
     speed = ("", "")
     if choice.speed is not None:
@@ -158,7 +158,7 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
 
 def _no_times(plan: Plan) -> str:
     """Why no Mac has a time; nothing where one has, and where the verdicts say it."""
-    fitting = [choice.mac for choice in plan.choices if choice.verdict not in (Verdict.PAGES, Verdict.FAILS)]
+    fitting = [choice.mac for choice in plan.choices if choice.verdict.has_room]
     if plan.times or not fitting:
         return ""
     if plan.base.work is None:
@@ -175,7 +175,7 @@ def _about_own_mac(own: MacTime | None) -> str:
     name = own.mac.name
     if own.time is None:
         return f"No time is predicted for {name}, so nothing is compared with it."
-    if own.verdict in words.TOO_LARGE:
+    if not own.verdict.has_room:
         what = "pages" if own.verdict is Verdict.PAGES else "fails"
         return f"On {name} the run {what}: speeds are relative to its step there with enough memory."
     return ""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from anymps.plan import MacTime, Row
+from anymps.plan import HIGH, LOW, MacTime, Row
 from anymps.report import _text as text
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
@@ -43,11 +43,11 @@ def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
         "rows": rows,
         "lines": [
             {"at": round(100 / _WIDEST, 3), "kind": "working", "name": "working set"},
-            {"at": round(100 * words.LOW / _WIDEST, 3), "kind": "low", "name": f"{words.LOW:g}×"},
-            {"at": round(100 * words.HIGH / _WIDEST, 3), "kind": "limit", "name": f"{words.HIGH:g}×"},
+            {"at": round(100 * LOW / _WIDEST, 3), "kind": "low", "name": f"{LOW:g}×"},
+            {"at": round(100 * HIGH / _WIDEST, 3), "kind": "limit", "name": f"{HIGH:g}×"},
         ],
-        "low": f"{words.LOW:g}",
-        "high": f"{words.HIGH:g}",
+        "low": f"{LOW:g}",
+        "high": f"{HIGH:g}",
     }
 
 

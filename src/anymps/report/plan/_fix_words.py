@@ -114,7 +114,7 @@ def _steps(times: Sequence[MacTime], macs: Sequence[Mac]) -> Iterator[str]:
         elif (time := known[mac].time) is not None:
             yield duration(1e9 * time.seconds)
         else:
-            yield known[mac].verdict.value if known[mac].verdict in words.TOO_LARGE else "unknown"
+            yield "unknown" if known[mac].verdict.has_room else known[mac].verdict.value
 
 
 def _verdict(outcome: MacOutcome) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from anymps.cost import WalkedStep
 from anymps.plan import LARGEST_BATCH, Batches, Fix, MacTime, Plan, Row, TriedChange
 from anymps.record import Category, Moment, Site
-from anymps.report._objects import as_json
+from anymps.report._objects import as_json, record_object
 
 _POINTS: Final = 200
 """Points of the curve at most."""
@@ -48,11 +48,8 @@ def plan_json(plan: Plan) -> str:
         "batches": [_batches(batches) for batches in plan.batches],
         "what_if": [_change(change) for change in plan.changes],
         "first_fixes": [_fix(fix) for fix in plan.fixes],
-        "dropped": {"written": list(plan.base.dropped.written), "removed": list(plan.base.dropped.removed)},
-        "assumptions": [
-            {"what": one.what, "file": one.file, "line": one.line, "source": one.source, "count": one.count}
-            for one in plan.base.assumptions
-        ],
+        "dropped": record_object(plan.base.dropped),
+        "assumptions": [record_object(one) for one in plan.base.assumptions],
     }
     return as_json("plan", document)
 
@@ -110,7 +107,7 @@ def _choice(choice: MacTime) -> dict[str, Any]:
 
 
 def _mac(row: Row) -> dict[str, Any]:
-    outcome = row.outcome
+    outcome, within = row.outcome, row.recovery
     failing = outcome.failing
     return {
         "mac": outcome.mac.name,
@@ -125,7 +122,7 @@ def _mac(row: Row) -> dict[str, Any]:
         "fails_in": {"step": failing.step, "phase": failing.phase.label, **_place(failing.site)} if failing else None,
         "largest_batch": row.largest_batch,
         "larger_unknown": row.largest_batch == LARGEST_BATCH,
-        "recovery": {"steps": row.recovery.steps, "batch": row.recovery.batch} if row.recovery is not None else None,
+        "recovery": {"steps": within.steps, "batch": within.last_batch} if within is not None else None,
     }
 
 

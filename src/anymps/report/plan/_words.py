@@ -25,11 +25,6 @@ from anymps.record import Holding, Moment, Phase
 from anymps.report import _text as text
 from anymps.report._predicted import phase_words
 from anymps.report.document import Column, Table
-from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
-
-HIGH: Final = watermark_ratio(HIGH_WATERMARK, {})
-LOW: Final = watermark_ratio(LOW_WATERMARK, {})
-"""The allocator's ratios to the working set, where nothing is set."""
 
 MOST: Final = 6
 """Rows of a list that may be long."""
@@ -47,9 +42,6 @@ _MEANING: Final = {
     Verdict.PAGES: "runs, but above the working set: macOS pages, steps take ten to twenty times as long",
     Verdict.FAILS: "fails",
 }
-
-TOO_LARGE: Final = (Verdict.PAGES, Verdict.FAILS)
-"""Where a step has no time."""
 
 PREDICTED: Final = "predicted, with 80 % intervals"
 PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
@@ -74,7 +66,7 @@ def headline(plan: Plan) -> str:
     """The verdict in one sentence."""
     if plan.asked:
         return " ".join(f"On {row.outcome.mac.name}: {_meaning(row)}." for row in plan.rows)
-    good = [row.outcome.mac for row in plan.rows if row.outcome.verdict in (Verdict.FITS, Verdict.TIGHT)]
+    good = [row.outcome.mac for row in plan.rows if row.outcome.verdict.has_room]
     return f"Fits on Macs with {min(mac.ram_gib for mac in good)} GB or more." if good else "Does not fit on any Mac."
 
 
@@ -88,7 +80,7 @@ def _meaning(row: Row) -> str:
 
 def _after_failure(row: Row) -> str:
     """What the script does after memory ran out."""
-    batch = row.recovery.batch if row.recovery is not None else None
+    batch = row.recovery.last_batch if row.recovery is not None else None
     return f"continues with batch {batch}" if batch is not None else "continues"
 
 
