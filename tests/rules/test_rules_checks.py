@@ -14,7 +14,7 @@ RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 
 def texts(operator: str) -> list[str | None]:
     """What the device says of a bad index, release by release."""
-    return [getattr(rules.device_check(operator, release), "text", None) for release in RELEASES]
+    return [rules.device_checks(release).get(operator, (None, None))[1] for release in RELEASES]
 
 
 def test_texts_of_bad_indices_by_release() -> None:

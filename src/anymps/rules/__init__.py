@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         nearest_operators,
     )
     from anymps.rules._determinism import AlertRow, alerts
-    from anymps.rules._device_checks import NOT_CHECKED, device_check, device_checks
+    from anymps.rules._device_checks import NOT_CHECKED, device_checks
     from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
     from anymps.rules._encoding import Family, Trait, When
     from anymps.rules._families import family
@@ -48,7 +48,7 @@ if not TYPE_CHECKING:
             "_casts": "castable_dtypes refused_cast",
             "_coverage": "Coverage Kind Summary coverage coverage_summary find_operators nearest_operators",
             "_determinism": "AlertRow alerts",
-            "_device_checks": "NOT_CHECKED device_check device_checks",
+            "_device_checks": "NOT_CHECKED device_checks",
             "_dtypes": "DtypeRow REFUSED_DTYPES SCALAR_TYPES dtype_table refused_dtype widened_dtypes",
             "_encoding": "Family Trait When",
             "_families": "family",

@@ -128,8 +128,7 @@ def coverage(overload: str, release: Release | None = None) -> Coverage:
     """
     if release is None:
         release = check_supported(installed_torch().version).release
-    answer = _of_installed(overload) if release == _installed() else _of_other(overload, release)
-    return _with_details(answer, overload, release)
+    return _with_details(_answer(overload, release), overload, release)
 
 
 def coverage_summary(release: Release | None = None) -> Summary:
@@ -181,31 +180,37 @@ def _names() -> Mapping[str, None]:
     return dict.fromkeys(sorted({*_functions(), *registrations()}))
 
 
-def _of_installed(name: str) -> Coverage:
-    if name not in operator_rules():  # of an older or newer release
-        return _of_other(name, check_supported(installed_torch().version).release)
-    rule, overload = operator_rules()[name], _functions()[name]
-    layouts = {"strided": rule.mps, "sparse COO": rule.sparse_mps, "sparse CSR": rule.sparse_csr_mps}
-    answer = Coverage(f"aten::{name}", Kind.ELSEWHERE, tuple(layout for layout, there in layouts.items() if there))
-    if rule.always_fallback:
+def _answer(name: str, release: Release) -> Coverage:
+    """By the kernels that a release registers; of operators without one, by the installed torch."""
+    keys = registered(release).get(name, frozenset())
+    layouts = dict.fromkeys(layout for key, layout in _LAYOUTS.items() if key in keys)
+    answer = Coverage(f"aten::{name}", Kind.MISSING, tuple(layouts))
+    installed, overload = _installed(), _functions().get(name)
+    if "Fallback" in keys:
         return replace(answer, kind=Kind.ALWAYS_FALLBACK)
-    if rule.mps:
-        return replace(answer, kind=Kind.NATIVE, scalar_on_cpu=rule.scalar_cpu_ok)
+    if not keys.isdisjoint(("MPS", "Python")):
+        known = overload is not None and release == installed
+        return replace(answer, kind=Kind.NATIVE, scalar_on_cpu=known and operator_rules()[name].scalar_cpu_ok)
+    if overload is None or installed is None:  # of an older or newer release
+        return replace(answer, assumed=True)
+    if release != installed:
+        now = _answer(name, installed).kind
+        return replace(answer, kind=now if now in (Kind.COMPOSITE, Kind.ELSEWHERE) else Kind.MISSING, assumed=True)
     delegate = overload.structured_delegate
     if delegate:
-        return replace(answer, kind=_of_installed(delegate).kind, through=f"aten::{delegate}")
-    if rule.composite:
-        return replace(answer, kind=Kind.COMPOSITE, related=_related(name))
+        return replace(answer, kind=_answer(delegate, release).kind, through=f"aten::{delegate}")
+    if operator_rules()[name].composite:
+        return replace(answer, kind=Kind.COMPOSITE, related=_related(name, release))
     return replace(answer, kind=Kind.MISSING if "CPU" in overload.dispatch else Kind.ELSEWHERE)
 
 
-def _related(name: str) -> tuple[str, ...]:
+def _related(name: str, release: Release) -> tuple[str, ...]:
     """Operators that a composite one most likely calls and that are no help: its other overloads, and `_name`."""
     base = _base(name)
     lacking = (Kind.MISSING, Kind.ALWAYS_FALLBACK)
     others = (other for other in _by_base().get(base, ()) if not operator_rules()[other].composite)
     inner = (other for other in _by_base().get(f"_{base}", ()) if not operator_rules()[other].composite)
-    return tuple(f"aten::{other}" for other in (*others, *inner) if _of_installed(other).kind in lacking)
+    return tuple(f"aten::{other}" for other in (*others, *inner) if _answer(other, release).kind in lacking)
 
 
 @lru_cache(maxsize=1)
@@ -214,21 +219,6 @@ def _by_base() -> Mapping[str, tuple[str, ...]]:
     for name in operator_rules():
         table[_base(name)] = (*table.get(_base(name), ()), name)
     return table
-
-
-def _of_other(name: str, release: Release) -> Coverage:
-    keys = registered(release).get(name, frozenset())
-    layouts = tuple(layout for key, layout in _LAYOUTS.items() if key in keys)
-    answer = Coverage(f"aten::{name}", Kind.MISSING, tuple(dict.fromkeys(layouts)))
-    if "Fallback" in keys:
-        return replace(answer, kind=Kind.ALWAYS_FALLBACK)
-    if not keys.isdisjoint(("MPS", "Python")):
-        return replace(answer, kind=Kind.NATIVE)
-    if name in _functions() and release != _installed():
-        now = _of_installed(name)
-        same = now.kind in (Kind.COMPOSITE, Kind.ELSEWHERE)
-        return replace(answer, kind=now.kind if same else Kind.MISSING, assumed=True)
-    return replace(answer, assumed=True)
 
 
 def _with_details(answer: Coverage, name: str, release: Release) -> Coverage:

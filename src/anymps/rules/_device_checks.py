@@ -9,7 +9,6 @@ no such kernel in those releases: the device reads or writes whatever lies there
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from anymps._tables import read_table
@@ -50,25 +49,14 @@ NOT_CHECKED: Final = (
 """Added to the CPU's text where the device is silent."""
 
 
-def device_check(operator: str, version: str | TorchVersion) -> DeviceCheck | None:
-    """The check of an operator (base name); None if nothing is known of it, or it takes no indices.
-
-    Raises UnsupportedTorchError for a release outside the supported range.
-    """
-    return _table(check_supported(version).release).get(operator)
-
-
 def device_checks(version: str | TorchVersion) -> dict[str, tuple[str, str, str]]:
     """By base name: layout, text and strided text, for the native core; an empty text: not checked.
 
-    Raises UnsupportedTorchError like `device_check`.
+    An operator that is not among them takes no indices, or nothing is known of it. Raises UnsupportedTorchError for a
+    release outside the supported range.
     """
     return {
         operator: (check.layout, check.text, check.strided or check.text)
-        for operator, check in _table(check_supported(version).release).items()
+        for check in in_force(DEVICE_CHECKS, check_supported(version).release)
+        for operator in check.operators
     }
-
-
-@lru_cache(maxsize=8)
-def _table(release: tuple[int, int]) -> dict[str, DeviceCheck]:
-    return {operator: check for check in in_force(DEVICE_CHECKS, release) for operator in check.operators}

@@ -51,8 +51,9 @@ def registrations() -> Mapping[str, tuple[Registration, ...]]:
     return table
 
 
-def registered(release: tuple[int, int]) -> dict[str, frozenset[str]]:
-    """The keys of `Registration` by overload, for every overload that has a kernel in the release."""
+@lru_cache(maxsize=2)
+def registered(release: tuple[int, int]) -> Mapping[str, frozenset[str]]:
+    """By overload with a kernel in the release: the keys of its `Registration`s; treat the result as read-only."""
     return {
         name: keys
         for name, entries in registrations().items()
