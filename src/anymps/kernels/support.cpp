@@ -1,7 +1,6 @@
 // What compiled Metal kernels call beside the runtime: SIMD operations by type, 8x8 matrices, rare mathematics.
 //
 // The operations are those of shim/msl/sync.h, so kernels compiled by Apple and those compiled from source add in one order.
-#include <msl/float_state.h>
 #include <msl/sync.h>
 
 namespace {
@@ -67,10 +66,6 @@ EXPORT half anymps_k_double_to_bfloat(double x) { return __builtin_bit_cast(half
 EXPORT half anymps_k_to_half(float x) { return static_cast<half>(x); }
 EXPORT half anymps_k_double_to_half(double x) { return static_cast<half>(x); }
 EXPORT float anymps_k_from_half(half x) { return static_cast<float>(x); }
-
-// The state of the floating-point unit, which a launch changes.
-EXPORT unsigned long anymps_k_state() { return anymps_rt::float_state(); }
-EXPORT void anymps_k_set_state(unsigned long state) { anymps_rt::set_float_state(state); }
 
 EXPORT void anymps_k_nothing(void* const*, unsigned) {}
 EXPORT void anymps_k_vote(void* const* slots, unsigned lanes) { anymps_sync::vote(slots, lanes); }
