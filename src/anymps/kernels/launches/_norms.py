@@ -19,7 +19,7 @@ import torch
 
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, result_of, sizes_of, strides_of
-from anymps.kernels.launches._reductions import READ, named_dims, reduction_params, result_without
+from anymps.kernels.launches._reductions import READ, reduction_params, result_without
 from anymps.kernels.launches._split_reductions import SPLIT, Op, reduced
 
 _LANES, _MOST, _ROWS_GROUP = 32, 1024, 256
@@ -70,11 +70,9 @@ def _norm(call: KernelCall) -> Work | None:
     p: Any = call.given.get("p", call.given.get("ord"))
     p = 2.0 if p is None else p
     result = _REAL.get(x.dtype, x.dtype)
-    if call.release != READ or call.foreign or call.given.get("dtype") not in (None, result) or isinstance(p, complex):
+    if call.release != READ or call.given.get("dtype") not in (None, result) or isinstance(p, complex):
         return None
-    if not x.dim() or not x.numel() or x.is_conj() or x.is_neg() or not (x.is_floating_point() or x.is_complex()):
-        return None
-    found = result_without(call, x, named_dims(call, x), result)
+    found = result_without(call, x, result) if x.is_floating_point() or x.is_complex() else None
     if found is None:
         return None
     out, kept = found
