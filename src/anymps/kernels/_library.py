@@ -152,7 +152,7 @@ class CompiledKernel(MetalKernel):
         stray = self._stray([one for slot, one, _ in places if slot in self._written_at])
         if report is None and stray is None:
             return
-        bound = Arguments([Constant(b"")] * packed.slots)
+        bound = Arguments([Constant(b"")] * len(packed.places))
         for slot, one, _ in places:
             bound.slots[slot] = one
         if report is not None:
