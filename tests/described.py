@@ -51,7 +51,7 @@ def find(
     """
     with _Reads(given) as reads:
         there = kernels or EveryKernel()
-        call = KernelCall(f"aten::{operator}", given, written, frozenset(foreign), there, release)
+        call = KernelCall(given, written, frozenset(foreign), there, release)
         work = DESCRIBED[operator](call)
     if operator not in BY_VALUES:
         assert not reads.found, f"{operator} is decided by values: {reads.found}"

@@ -11,7 +11,7 @@ from described import EveryKernel
 
 def launches(x: torch.Tensor, dim: int, looks_back: bool = True, kernel: str = "cumsum") -> tuple[Launch, ...]:
     """Those of a call, on a Mac whose groups may wait for one another or not."""
-    call = KernelCall(f"aten::{kernel}", {"self": x, "dim": dim}, (), frozenset(), EveryKernel(), (2, 13), looks_back)
+    call = KernelCall({"self": x, "dim": dim}, (), frozenset(), EveryKernel(), (2, 13), looks_back)
     return DESCRIBED[kernel](call).launches
 
 

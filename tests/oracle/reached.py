@@ -45,5 +45,5 @@ def sort_kernels(release: tuple[int, int]) -> frozenset[str]:
 
 
 def _kernels(operator: str, release: tuple[int, int], **given: Any) -> set[str]:
-    work = DESCRIBED[operator](KernelCall(f"aten::{operator}", given, (), frozenset(), EveryKernel(), release))
+    work = DESCRIBED[operator](KernelCall(given, (), frozenset(), EveryKernel(), release))
     return set() if work is None else {one.kernel for one in work.launches}

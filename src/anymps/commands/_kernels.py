@@ -184,6 +184,6 @@ def _threads(text: str) -> str:
     """What the threads of a group need of each other."""
     if "@air.wg.barrier" in text:
         return "synchronised in a group, by barriers"
-    if "@air.simd" in text or "@air.quad" in text:
+    if "@air.simd" in text:
         return "synchronised in SIMD groups"
     return "independent"

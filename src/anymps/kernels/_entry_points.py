@@ -39,7 +39,6 @@ declare i32 @anymps_rt_lane() nounwind
 declare i32 @anymps_rt_thread() nounwind memory(none)
 declare ptr @anymps_rt_shared() nounwind memory(none)
 declare float @anymps_k_sinpi(float) nounwind memory(none)
-declare float @anymps_k_cospi(float) nounwind memory(none)
 declare i32 @anymps_k_nextafter_32(i32, i32) nounwind memory(none)
 declare i16 @anymps_k_nextafter_16(i16, i16) nounwind memory(none)
 """
@@ -128,7 +127,6 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "thread_position_in_threadgroup": _axes("local"),
     "threadgroup_position_in_grid": _axes("place"),
     "threads_per_threadgroup": _axes("size"),
-    "dispatch_threads_per_threadgroup": _axes("group"),
     "threads_per_grid": _axes("grid"),
     "threadgroups_per_grid": _axes("groups"),
     "thread_index_in_threadgroup": ("%index",),
@@ -136,7 +134,6 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "simdgroup_index_in_threadgroup": ("%simdgroup",),
     "simdgroups_per_threadgroup": ("%simdgroups",),
     "threads_per_simdgroup": ("32",),
-    "thread_execution_width": ("32",),
 }
 
 _INDEX = """  %lane = and i32 %index, 31

@@ -72,14 +72,13 @@ def define(declared: Declaration) -> str | None:
 # One intrinsic of LLVM each. Halves are computed as floats, and rounded once.
 _SAME = re.findall(
     r"\w+",
-    "acos asin atan atan2 ceil copysign cos cosh exp exp10 exp2 fabs floor fma log log10 log2 pow round sin sinh sqrt "
-    "tan tanh trunc",
+    "acos asin atan atan2 ceil cos cosh exp exp10 fabs floor fma log log10 log2 pow sin sinh sqrt tan tanh trunc",
 )
 _DIRECT = {**{name: name for name in _SAME}, "fmax": "maxnum", "fmin": "minnum", "rint": "roundeven"}
 
 
 def _of_floats(declared: Declaration) -> str | None:
-    short = re.sub(r"^(fast|precise)_", "", declared.short)
+    short = declared.short.removeprefix("fast_")
     element = lanes(declared.result)[1]
     compute = _SPECIAL.get(short) or (_intrinsic(_DIRECT[short]) if short in _DIRECT else None)
     if element not in _BITS or compute is None:
@@ -142,7 +141,6 @@ _SPECIAL: dict[str, _Compute] = {
     "fmod": lambda type_, names: f"  %r = frem {type_} {names[0]}, {names[1]}",
     "ldexp": lambda type_, names: f"  %r = call {type_} @llvm.ldexp.f32.i32({type_} {names[0]}, i32 {names[1]})",
     "sinpi": lambda type_, names: f"  %r = call {type_} @anymps_k_sinpi({type_} {names[0]})",
-    "cospi": lambda type_, names: f"  %r = call {type_} @anymps_k_cospi({type_} {names[0]})",
 }
 
 
@@ -178,8 +176,7 @@ def _dot(declared: Declaration) -> str:
     return declared.define("\n".join([*lines, f"  ret {element} %s{count - 1}"]))
 
 
-_INTEGER = re.compile(r"air\.(min|max|abs|clamp|add_sat|sub_sat)\.([su])\.\w+|air\.(clz|ctz|popcount)\.\w+")
-_BITWISE = {"clz": ("ctlz", ", i1 false"), "ctz": ("cttz", ", i1 false"), "popcount": ("ctpop", "")}
+_INTEGER = re.compile(r"air\.(min|max|abs|clamp)\.([su])\.\w+|air\.(clz)\.\w+")
 
 
 def _of_integers(declared: Declaration) -> str | None:
@@ -189,8 +186,7 @@ def _of_integers(declared: Declaration) -> str | None:
     short, sign, type_ = match[1], match[2], declared.result
     done = f"\n  ret {type_} %r"
     if match[3]:
-        name, more = _BITWISE[match[3]]
-        return declared.define(f"  %r = call {type_} @llvm.{name}.{suffix(type_)}({type_} %a0{more}){done}")
+        return declared.define(f"  %r = call {type_} @llvm.ctlz.{suffix(type_)}({type_} %a0, i1 false){done}")
     if short == "abs" and sign == "u":
         return declared.define(f"  ret {type_} %a0")  # what has no sign stays as it is
     if short == "abs":
@@ -198,8 +194,7 @@ def _of_integers(declared: Declaration) -> str | None:
     if short == "clamp":
         upper = _call(f"{sign}max", type_, "%a0", "%a1", into="%m")
         return declared.define(f"{upper}\n{_call(f'{sign}min', type_, '%m', '%a2')}{done}")
-    name = f"{sign}{short}" if short in ("min", "max") else f"{sign}{short[:3]}.sat"
-    return declared.define(_call(name, type_, "%a0", "%a1") + done)
+    return declared.define(_call(f"{sign}{short}", type_, "%a0", "%a1") + done)
 
 
 _CONVERSION = re.compile(r"air\.convert\.([suf])\.\w+\.([suf])\.\w+(?:\.\w+)?")

@@ -79,7 +79,6 @@ class Launcher:
         schema = self._schemas[operator]
         names = [argument.name for argument in schema.arguments]
         call = KernelCall(
-            operator,
             dict(zip(names, arguments, strict=True)),
             tuple(value for value, one in zip(arguments, schema.arguments, strict=True) if one.is_write),
             frozenset(names[position] for position in foreign),

@@ -110,11 +110,7 @@ class CompiledKernel(MetalKernel):
         for slot, value in enumerate(values):
             if not whole[slot]:
                 bound.slots[slot] = _slot(by_slot.get(slot), value, on_mps=True)
-        state = support().anymps_k_state()
-        try:
-            self._start(bound, error_buf_idx)
-        finally:
-            support().anymps_k_set_state(state)  # a kernel makes subnormal numbers zero
+        self._start(bound, error_buf_idx)
 
     def takes(self, count: int) -> bool:
         """Whether it has that many buffers, the error buffer and slots that it leaves out among them."""
@@ -131,11 +127,9 @@ class CompiledKernel(MetalKernel):
         bound, grid, group = self._bind(buffers, threads, group_size)
         if 0 in grid:
             return
-        state = support().anymps_k_state()
         try:
             self._run(bound, bound.tensors(), grid, group, errors, None)
         finally:
-            support().anymps_k_set_state(state)
             stray = self._stray(
                 Arguments([one for at, one in enumerate(bound.slots) if at in self._written_at]).tensors()
             )
@@ -154,13 +148,11 @@ class CompiledKernel(MetalKernel):
 
     def run_again(self, packed: Packed, places: Sequence[tuple[int, torch.Tensor, int]]) -> None:
         """Runs it on other tensors: slot, tensor, and how many bytes behind its first element the slot begins."""
-        state = support().anymps_k_state()
         report = self._launch.again(packed, [(slot, one.data_ptr() + offset) for slot, one, offset in places])
-        support().anymps_k_set_state(state)
         stray = self._stray([one for slot, one, _ in places if slot in self._written_at])
         if report is None and stray is None:
             return
-        bound = Arguments([Constant(b"")] * packed.slots)
+        bound = Arguments([Constant(b"")] * len(packed.places))
         for slot, one, _ in places:
             bound.slots[slot] = one
         if report is not None:

@@ -11,7 +11,7 @@ import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,14 +76,8 @@ class Metallib:
             raise ValueError(f"the kernel {name} has no bitcode")
         return data[offset : offset + size]
 
-    def check(self, names: Iterable[str]) -> None:
-        """Reads kernels and compares each with its digest. Raises ValueError for the first that differs."""
-        for name in names:
-            self.blob(name)
 
-
-def _read_list(read: object, size: int) -> dict[str, StoredKernel]:
-    assert callable(read)
+def _read_list(read: Callable[[int], bytes], size: int) -> dict[str, StoredKernel]:
     header = read(_HEADER.size)
     if len(header) < _HEADER.size or header[:4] != _MAGIC:
         raise ValueError("it is not a Metal library")

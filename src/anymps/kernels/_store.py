@@ -82,7 +82,8 @@ def add_kernels(wheel: Path, release: str) -> Metallib:
             staged.file.writelines(read_kernels(wheel))
             staged.sync()
             library = Metallib(staged.path)
-            library.check(library.kernels)
+            for name in library.kernels:
+                library.blob(name)  # compares it with its digest
             staged.commit()
     except OSError as error:
         raise _unwritable(target.parent, error) from None

@@ -41,10 +41,7 @@ def support() -> ctypes.CDLL:
         if answer.returncode != 0:
             raise BuildError(f"the support of compiled Metal kernels cannot be compiled:\n{answer.stderr.strip()}")
 
-    library = ctypes.CDLL(str(find_or_make(cache_directory("support"), key, ".so", make)))
-    library.anymps_k_state.restype = ctypes.c_ulong
-    library.anymps_k_set_state.argtypes = (ctypes.c_ulong,)
-    return library
+    return ctypes.CDLL(str(find_or_make(cache_directory("support"), key, ".so", make)))
 
 
 def address_of(name: str) -> int | None:

@@ -16,7 +16,7 @@ _ATTRIBUTES = "alwaysinline convergent nounwind"
 
 def waits(name: str) -> bool:
     """Whether a call of this function waits for other threads."""
-    return name.startswith(("air.wg.barrier", "air.simd", "air.quad"))
+    return name.startswith(("air.wg.barrier", "air.simd"))
 
 
 def define(declared: Declaration) -> str | None:
@@ -37,25 +37,21 @@ def define(declared: Declaration) -> str | None:
         )
     if declared.short.startswith("simdgroup_matrix"):
         return _matrix(declared)
-    match = re.fullmatch(r"(simd|quad)_(\w+)", declared.short)
-    return _exchange(declared, match[1], match[2]) if match else None
+    return _exchange(declared, declared.short[5:]) if declared.short.startswith("simd_") else None
 
 
-_VOTES = {"any": "icmp ne i32 %r, 0", "all": "icmp eq i32 %r, %there"}
 # Where the other operands of a call go in its slot: value, result, fill, by.
 _SLOT = "{{ {0}, {0}, {0}, i32 }}"
 
 
-def _exchange(declared: Declaration, width: str, operation: str) -> str | None:
-    prefix = "" if width == "simd" else "quad_"
-    if operation in _VOTES:
-        body = _wait("i32", "%v", f"anymps_k_{prefix}vote", {}, "%site")
-        there = "  %w = getelementptr { i32, i32, i32, i32 }, ptr %slot, i32 0, i32 2\n  %there = load i32, ptr %w\n"
+def _exchange(declared: Declaration, operation: str) -> str | None:
+    if operation == "any":
+        body = _wait("i32", "%v", "anymps_k_vote", {})
         return declared.define(
-            f"  %v = zext i1 %a0 to i32\n{body}{there}  %b = {_VOTES[operation]}\n  ret i1 %b", _ATTRIBUTES, SITE
+            f"  %v = zext i1 %a0 to i32\n{body}  %b = icmp ne i32 %r, 0\n  ret i1 %b", _ATTRIBUTES, SITE
         )
     if operation == "is_first":  # the lowest lane of those that are here
-        body = _wait("i32", "%lane", f"anymps_k_{prefix}min_u32", {}, "%site")
+        body = _wait("i32", "%lane", "anymps_k_min_u32", {})
         return declared.define(
             f"  %lane = call i32 @anymps_rt_lane()\n{body}  %b = icmp eq i32 %r, %lane\n  ret i1 %b", _ATTRIBUTES, SITE
         )
@@ -70,11 +66,11 @@ def _exchange(declared: Declaration, width: str, operation: str) -> str | None:
     if numbers:  # the lane, or the distance
         begin = f"  %by = zext {declared.parameters[numbers[0]]} %a{numbers[0]} to i32\n"
         more[3] = ("i32", "%by")
-    resolve = f"anymps_k_{prefix}{operation}_{kind}"
+    resolve = f"anymps_k_{operation}_{kind}"
     if not count:
         if fills:
             more[2] = (element, "%a1")
-        body = _wait(element, "%a0", resolve, more, "%site")
+        body = _wait(element, "%a0", resolve, more)
         return declared.define(f"{begin}{body}  ret {declared.result} %r", _ATTRIBUTES, SITE)
     # A vector goes element by element: the lanes wait once for each.
     helper = f"@anymps_each_{declared.name.replace('.', '_')}"
@@ -85,7 +81,7 @@ def _exchange(declared: Declaration, width: str, operation: str) -> str | None:
         more[3] = ("i32", "%by")
         given += ", i32 %by"
     text = f"define internal {element} {helper}({given}, i64 %site) {_ATTRIBUTES} {{\n"
-    text += f"{_wait(element, '%p0', resolve, more, '%site')}  ret {element} %r\n}}\n"
+    text += f"{_wait(element, '%p0', resolve, more)}  ret {element} %r\n}}\n"
     lines, so_far = [begin.rstrip("\n")] if begin else [], "poison"
     for at in range(count):
         values = []
@@ -108,13 +104,13 @@ def _kind(element: str, name: str) -> str | None:
     return f"{'u' if '.u.' in name else 's'}{match[1]}" if match else None
 
 
-def _wait(type_: str, value: str, resolve: str, more: dict[int, tuple[str, str]], site: str) -> str:
+def _wait(type_: str, value: str, resolve: str, more: dict[int, tuple[str, str]]) -> str:
     slot = _SLOT.format(type_)
     lines = [f"  %slot = alloca {slot}", f"  store {type_} {value}, ptr %slot"]
     for at, (kind, operand) in more.items():
         lines.append(f"  %at{at} = getelementptr {slot}, ptr %slot, i32 0, i32 {at}")
         lines.append(f"  store {kind} {operand}, ptr %at{at}")
-    lines.append(f"  call void @anymps_rt_simd(ptr %slot, ptr @{resolve}, i64 {site})")
+    lines.append(f"  call void @anymps_rt_simd(ptr %slot, ptr @{resolve}, {SITE})")
     lines.append(f"  %got = getelementptr {slot}, ptr %slot, i32 0, i32 1")
     lines.append(f"  %r = load {type_}, ptr %got")
     return "\n".join(lines) + "\n"

@@ -27,7 +27,7 @@ _NAME = r'@("[^"]+"|[\w.$-]+)'
 _DEFINE = re.compile(rf"define (.*?){_NAME}\((.*)\)[^()]*\{{$")
 _DECLARE = re.compile(rf"declare (.*?){_NAME}\((.*)\)")
 _SHARED = re.compile(rf"^{_NAME} = .*addrspace\(3\) global (.*) (?:undef|zeroinitializer|poison), align \d+")
-_CALL = re.compile(r"(@air\.(?:wg\.barrier|simd|quad)[\w.]*\()([^()]*)\)")
+_CALL = re.compile(r"(@air\.(?:wg\.barrier|simd)[\w.]*\()([^()]*)\)")
 _CONSTANT_ADDRESS = re.compile(r"getelementptr (?:inbounds |nuw |nusw )*\(([^()]*)\)")
 # Said of a line or an operand, and true only of the other target or not needed.
 _DROPPED = (

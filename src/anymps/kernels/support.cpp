@@ -1,7 +1,6 @@
 // What compiled Metal kernels call beside the runtime: SIMD operations by type, 8x8 matrices, rare mathematics.
 //
 // The operations are those of shim/msl/sync.h, so kernels compiled by Apple and those compiled from source add in one order.
-#include <msl/float_state.h>
 #include <msl/sync.h>
 
 namespace {
@@ -49,11 +48,6 @@ EXPORT float anymps_k_sinpi(float x) {
   const float rest = quarter(x, turns);
   return turned(rest, turns);
 }
-EXPORT float anymps_k_cospi(float x) {
-  int turns;
-  const float rest = quarter(x, turns);
-  return turned(rest, turns + 1);
-}
 EXPORT unsigned anymps_k_nextafter_32(unsigned from, unsigned to) {
   return __builtin_bit_cast(unsigned, __builtin_nextafterf(__builtin_bit_cast(float, from), __builtin_bit_cast(float, to)));
 }
@@ -67,10 +61,6 @@ EXPORT half anymps_k_double_to_bfloat(double x) { return __builtin_bit_cast(half
 EXPORT half anymps_k_to_half(float x) { return static_cast<half>(x); }
 EXPORT half anymps_k_double_to_half(double x) { return static_cast<half>(x); }
 EXPORT float anymps_k_from_half(half x) { return static_cast<float>(x); }
-
-// The state of the floating-point unit, which a launch changes.
-EXPORT unsigned long anymps_k_state() { return anymps_rt::float_state(); }
-EXPORT void anymps_k_set_state(unsigned long state) { anymps_rt::set_float_state(state); }
 
 EXPORT void anymps_k_nothing(void* const*, unsigned) {}
 EXPORT void anymps_k_vote(void* const* slots, unsigned lanes) { anymps_sync::vote(slots, lanes); }
@@ -98,44 +88,27 @@ EXPORT void anymps_k_matrix(void* const* slots, unsigned lanes) {
   EXPORT void anymps_k_##NAME##_##SUFFIX(void* const* slots, unsigned lanes) {        \
     anymps_sync::__VA_ARGS__(slots, lanes);                                           \
   }
-#define REDUCTION(NAME, OP, SUFFIX, TYPE)                                             \
-  RESOLVE(NAME, SUFFIX, TYPE, reduce<TYPE, anymps_sync::OP, 32>)                      \
-  RESOLVE(quad_##NAME, SUFFIX, TYPE, reduce<TYPE, anymps_sync::OP, 4>)
-#define MOVE(NAME, HOW, SUFFIX, TYPE)                                                 \
-  RESOLVE(NAME, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::HOW, 32>)                    \
-  RESOLVE(quad_##NAME, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::HOW, 4>)
 #define OF_NUMBERS(SUFFIX, TYPE)                                                      \
-  REDUCTION(sum, Sum, SUFFIX, TYPE)                                                   \
-  REDUCTION(product, Product, SUFFIX, TYPE)                                           \
-  REDUCTION(min, Min, SUFFIX, TYPE)                                                   \
-  REDUCTION(max, Max, SUFFIX, TYPE)                                                   \
-  RESOLVE(prefix_inclusive_sum, SUFFIX, TYPE, scan<TYPE, anymps_sync::Sum, true>)     \
+  RESOLVE(sum, SUFFIX, TYPE, reduce<TYPE, anymps_sync::Sum, 32>)                      \
+  RESOLVE(product, SUFFIX, TYPE, reduce<TYPE, anymps_sync::Product, 32>)              \
+  RESOLVE(min, SUFFIX, TYPE, reduce<TYPE, anymps_sync::Min, 32>)                      \
+  RESOLVE(max, SUFFIX, TYPE, reduce<TYPE, anymps_sync::Max, 32>)                      \
   RESOLVE(prefix_exclusive_sum, SUFFIX, TYPE, scan<TYPE, anymps_sync::Sum, false>)    \
-  RESOLVE(prefix_inclusive_product, SUFFIX, TYPE, scan<TYPE, anymps_sync::Product, true>) \
-  RESOLVE(prefix_exclusive_product, SUFFIX, TYPE, scan<TYPE, anymps_sync::Product, false>) \
-  MOVE(shuffle, To, SUFFIX, TYPE)                                                     \
-  MOVE(broadcast, To, SUFFIX, TYPE)                                                   \
-  MOVE(shuffle_down, Down, SUFFIX, TYPE)                                              \
-  MOVE(shuffle_up, Up, SUFFIX, TYPE)                                                  \
-  MOVE(shuffle_xor, Xor_, SUFFIX, TYPE)                                               \
-  MOVE(shuffle_rotate_down, RotateDown, SUFFIX, TYPE)                                 \
-  MOVE(shuffle_rotate_up, RotateUp, SUFFIX, TYPE)                                     \
-  MOVE(shuffle_and_fill_down, FillDown, SUFFIX, TYPE)                                 \
-  MOVE(shuffle_and_fill_up, FillUp, SUFFIX, TYPE)                                     \
+  RESOLVE(shuffle, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::To, 32>)                  \
+  RESOLVE(broadcast, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::To, 32>)                \
+  RESOLVE(shuffle_down, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::Down, 32>)           \
+  RESOLVE(shuffle_xor, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::Xor_, 32>)            \
+  RESOLVE(shuffle_and_fill_down, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::FillDown, 32>) \
+  RESOLVE(shuffle_and_fill_up, SUFFIX, TYPE, shuffle<TYPE, anymps_sync::FillUp, 32>)  \
   RESOLVE(broadcast_first, SUFFIX, TYPE, first_of<TYPE>)
-#define OF_INTEGERS(SUFFIX, TYPE)                                                     \
-  OF_NUMBERS(SUFFIX, TYPE)                                                            \
-  REDUCTION(and, And, SUFFIX, TYPE)                                                   \
-  REDUCTION(or, Or, SUFFIX, TYPE)                                                     \
-  REDUCTION(xor, Xor, SUFFIX, TYPE)
 
 OF_NUMBERS(f32, float)
 OF_NUMBERS(f16, half)
-OF_INTEGERS(s8, signed char)
-OF_INTEGERS(u8, unsigned char)
-OF_INTEGERS(s16, short)
-OF_INTEGERS(u16, unsigned short)
-OF_INTEGERS(s32, int)
-OF_INTEGERS(u32, unsigned)
-OF_INTEGERS(s64, long)
-OF_INTEGERS(u64, unsigned long)
+OF_NUMBERS(s8, signed char)
+OF_NUMBERS(u8, unsigned char)
+OF_NUMBERS(s16, short)
+OF_NUMBERS(u16, unsigned short)
+OF_NUMBERS(s32, int)
+OF_NUMBERS(u32, unsigned)
+OF_NUMBERS(s64, long)
+OF_NUMBERS(u64, unsigned long)

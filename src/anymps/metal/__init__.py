@@ -17,14 +17,7 @@ if TYPE_CHECKING:
     from anymps.metal._runtime import KernelEntry, runtime
     from anymps.metal._shim import SHIM
     from anymps.metal.checking import ShaderFault, ShaderFaultWarning, take_shader_faults
-    from anymps.metal.compilation import (
-        cache_directory,
-        find_compiler,
-        find_or_make,
-        runs_loops,
-        tool_key,
-        undefined_symbols,
-    )
+    from anymps.metal.compilation import cache_directory, find_compiler, find_or_make, tool_key, undefined_symbols
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
@@ -37,6 +30,6 @@ if not TYPE_CHECKING:
             "_runtime": "KernelEntry runtime",
             "_shim": "SHIM",
             "checking": "ShaderFault ShaderFaultWarning take_shader_faults",
-            "compilation": "cache_directory find_compiler find_or_make runs_loops tool_key undefined_symbols",
+            "compilation": "cache_directory find_compiler find_or_make tool_key undefined_symbols",
         },
     )

@@ -80,11 +80,6 @@ class Packed(NamedTuple):
     plan: bytes
     places: tuple[int, ...]
 
-    @property
-    def slots(self) -> int:
-        """How many buffers it has."""
-        return len(self.places)
-
 
 class Repeated(NamedTuple):
     """A launch whose addresses and numbers alone are new, unpacked by whoever runs it: most of its time is Python's.

@@ -248,11 +248,20 @@ class MetalKernel:
         _refuse_traced(tensors)
         guarded = [] if check is not None else self._may_be_written(bound)  # checked, it runs on copies
         begun = self._begin(guarded)
-        try:
+
+        def run(buffers: Sequence[torch.Tensor]) -> None:
             copied = () if begun is None else begun[0]
-            self._run_somewhere(bound, tensors, grid, group, error_buf_idx, check, copied)
+            self._run(bound, buffers, grid, group, error_buf_idx, check, copied)
+
+        try:
+            if tensors and self._device.shaders_by_operator():
+                launch_on_tape(self._name, grid, group, tensors, run, self.place)
+            else:
+                run(tensors)
         finally:
             stray = self._end(guarded, begun)  # after a fault, too: the next launch is not to blame
+            if check is not None:
+                check.report(self._device)
         if stray is not None:
             self._refuse_stray(bound, guarded[stray[0]], *stray[1:])
 
@@ -267,30 +276,6 @@ class MetalKernel:
     def _refuse_stray(self, bound: Arguments, tensor: torch.Tensor, offset: int, count: int, size: int) -> None:
         argument = next(i for i, slot in enumerate(bound.slots) if any(one is tensor for one in tensors_of(slot)))
         raise RuntimeError(stray_text(self._name, argument, offset, count, size, self._is_compiled))
-
-    def _run_somewhere(
-        self,
-        bound: Arguments,
-        tensors: list[torch.Tensor],
-        grid: Sizes3,
-        group: Sizes3,
-        error_buf_idx: int | None,
-        check: CheckedLaunch | None,
-        copied: Copied,
-    ) -> None:
-        """Runs it here, or as an operator."""
-
-        def run(buffers: Sequence[torch.Tensor]) -> None:
-            self._run(bound, buffers, grid, group, error_buf_idx, check, copied)
-
-        try:
-            if tensors and self._device.shaders_by_operator():
-                launch_on_tape(self._name, grid, group, tensors, run, self.place)
-            else:
-                run(tensors)
-        finally:
-            if check is not None:
-                check.report(self._device)
 
     def _run(
         self,

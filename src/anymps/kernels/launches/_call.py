@@ -67,16 +67,15 @@ class Work:
 class KernelCall:
     """A call on tensors of this machine's memory.
 
-    `operator` is the whole name; `given` the arguments by their names in the schema, defaults included; `written` the
-    tensors that it writes, in place or as `out=`; `foreign` the names of tensors that the program has on the CPU;
-    `kernels` the names that the release has; `release` its first two numbers; `looks_back` tells whether the Mac may
-    run kernels whose groups of threads wait for one another.
+    `given` are the arguments by their names in the schema, defaults included; `written` the tensors that it writes, in
+    place or as `out=`; `foreign` the names of tensors that the program has on the CPU; `kernels` the names that the
+    release has; `release` its first two numbers; `looks_back` tells whether the Mac may run kernels whose groups of
+    threads wait for one another.
 
     `made` are the tensors that the description has made by the call's own methods. Launches are kept for calls of the
     same signature (see `_memo.py`) if all that they read and write is given or among these.
     """
 
-    operator: str
     given: Mapping[str, Any]
     written: tuple[torch.Tensor, ...]
     foreign: frozenset[str]

@@ -9,14 +9,13 @@ computes them wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work, empty
-from anymps.kernels.launches._elements import MOST_32, NAMES
+from anymps.kernels.launches._elements import MOST_32, NAMES, of_each_dimension
 
 _LARGE = 256
 _BLOCKED = 32_768
@@ -80,11 +79,6 @@ class _Convolution:
         }
 
 
-def _each(steps: Sequence[int], dims: int) -> tuple[int, ...]:
-    """For every dimension, where one stands for all."""
-    return tuple(steps) * (dims if len(steps) == 1 else 1)
-
-
 def _given(call: KernelCall) -> _Convolution | None:
     x, weight, bias = (call.given[name] for name in ("input", "weight", "bias"))
     if not call.makes(x, weight) or call.given["transposed"] or weight.dtype != x.dtype or x.dtype not in _DTYPES:
@@ -94,7 +88,9 @@ def _given(call: KernelCall) -> _Convolution | None:
     dims = x.dim() - 2
     if dims < 1:
         return None
-    stride, padding, dilation = (_each(call.given[name], dims) for name in ("stride", "padding", "dilation"))
+    stride, padding, dilation = (
+        of_each_dimension(call.given[name], dims) for name in ("stride", "padding", "dilation")
+    )
     made = _Convolution(x, weight, bias, stride, padding, dilation, call.given["groups"])
     return made if min(made.sizes) >= 1 else None
 

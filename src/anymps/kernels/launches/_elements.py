@@ -115,6 +115,11 @@ def laid(**tensors: torch.Tensor) -> dict[str, list[int]]:
     return found
 
 
+def of_each_dimension(settings: Sequence[int], dims: int) -> tuple[int, ...]:
+    """A setting for each dimension; one stands for all."""
+    return tuple(settings) * (dims if len(settings) == 1 else 1)
+
+
 def sizes_of(shape: Sequence[int]) -> list[int]:
     """The innermost dimension first, as kernels count; of a 0-dim tensor one dimension of one element."""
     return list(reversed(shape)) or [1]

@@ -169,14 +169,10 @@ def _takes_metal(x: torch.Tensor) -> bool:
 def _is_plain(call: KernelCall, *tensors: torch.Tensor) -> bool:
     return (
         call.release == _READ
+        and _takes_metal(tensors[0])
         and not call.foreign
         and all(one.numel() and one.dtype == tensors[0].dtype and not one.is_neg() for one in tensors)
     )
-
-
-def _threads(out: torch.Tensor, batches: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    columns, rows = (-(-one // _TILE) * _TILE for one in (out.shape[-1], out.shape[-2]))
-    return (columns, rows, batches), (_TILE, _TILE, 1)
 
 
 def _strides(one: torch.Tensor) -> list[int]:
@@ -185,7 +181,8 @@ def _strides(one: torch.Tensor) -> list[int]:
 
 
 def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int = 1) -> Work:
-    return Work((out,), (Launch(name, buffers, *_threads(out, batches)),))
+    columns, rows = (-(-one // _TILE) * _TILE for one in (out.shape[-1], out.shape[-2]))
+    return Work((out,), (Launch(name, buffers, (columns, rows, batches), (_TILE, _TILE, 1)),))
 
 
 def _matmul(x: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> Work:
@@ -195,7 +192,7 @@ def _matmul(x: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> Work:
 
 def _mm(call: KernelCall) -> Work | None:
     x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
-    if not _is_plain(call, x, other) or not _takes_metal(x):
+    if not _is_plain(call, x, other):
         return _product_with_vector(call, x, other, None)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     return None if out is None else _matmul(x, other, out)
@@ -209,7 +206,7 @@ def _factors(call: KernelCall) -> list[Any]:
 
 def _addmm(call: KernelCall) -> Work | None:
     bias, x, other = (call.given[name].resolve_conj() for name in ("self", "mat1", "mat2"))
-    if not _is_plain(call, x, other, bias) or not _takes_metal(x):
+    if not _is_plain(call, x, other, bias):
         return _product_with_vector(call, x, other, bias)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     if out is None or (out is call.given["self"] and out.shape != bias.shape):
@@ -225,7 +222,7 @@ def _addmm(call: KernelCall) -> Work | None:
 
 def _bmm(call: KernelCall) -> Work | None:
     x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
-    if not _is_plain(call, x, other) or not _takes_metal(x):
+    if not _is_plain(call, x, other):
         return None
     out = result_of(call, (x.shape[0], x.shape[1], other.shape[2]), x.dtype)
     if out is None:
@@ -238,7 +235,7 @@ def _bmm(call: KernelCall) -> Work | None:
 def _added(call: KernelCall, kernel: str) -> Work | None:
     """`baddbmm`, and `addbmm`, which sums over the batches."""
     bias, x, other = (call.given[name].resolve_conj() for name in ("self", "batch1", "batch2"))
-    if not _is_plain(call, x, other, bias) or not _takes_metal(x):
+    if not _is_plain(call, x, other, bias):
         return None
     each = kernel == "naive_baddbmm"
     rows, columns = x.shape[1], other.shape[2]

@@ -19,7 +19,7 @@ import torch
 
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, result_of, sizes_of, strides_of
-from anymps.kernels.launches._reductions import READ, named_dims, reduction_params, result_without
+from anymps.kernels.launches._reductions import READ, reduction_params, result_without
 from anymps.kernels.launches._split_reductions import SPLIT, Op, reduced
 
 _LANES, _MOST, _ROWS_GROUP = 32, 1024, 256
@@ -48,12 +48,10 @@ def _norm_launch(x: torch.Tensor, out: torch.Tensor, p: float) -> Launch:
 _SPLIT_NORMS = {0.0: "l0", 1.0: "l1", 2.0: "l2", math.inf: "inf", -math.inf: "neginf"}
 
 
-def _split_norm(call: KernelCall) -> Work | None:
+def _split_norm(call: KernelCall, x: torch.Tensor, p: float, result: torch.dtype) -> Work | None:
     """As torch 2.15 finds them: partial results of sums are float32, those of extremes are as the tensor is."""
-    x, p = call.given["self"], call.given.get("p", call.given.get("ord"))
-    p = 2.0 if p is None else p
-    result, which = _REAL.get(x.dtype, x.dtype), None if isinstance(p, complex) else _SPLIT_NORMS.get(float(p))
-    if which is None or call.given.get("dtype") not in (None, result) or not x.is_floating_point():
+    which = _SPLIT_NORMS.get(p)
+    if which is None or not x.is_floating_point():
         return None
     of, kernel = NAMES.get(x.dtype, ""), f"norm_{which}"
     if which in ("inf", "neginf"):
@@ -64,17 +62,16 @@ def _split_norm(call: KernelCall) -> Work | None:
 
 
 def _norm(call: KernelCall) -> Work | None:
-    if call.release == SPLIT:
-        return _split_norm(call)
     x = call.given["self"]
     p: Any = call.given.get("p", call.given.get("ord"))
     p = 2.0 if p is None else p
     result = _REAL.get(x.dtype, x.dtype)
-    if call.release != READ or call.foreign or call.given.get("dtype") not in (None, result) or isinstance(p, complex):
+    if call.given.get("dtype") not in (None, result) or isinstance(p, complex):
         return None
-    if not x.dim() or not x.numel() or x.is_conj() or x.is_neg() or not (x.is_floating_point() or x.is_complex()):
-        return None
-    found = result_without(call, x, named_dims(call, x), result)
+    if call.release == SPLIT:
+        return _split_norm(call, x, float(p), result)
+    is_number = x.is_floating_point() or x.is_complex()
+    found = result_without(call, x, result) if call.release == READ and is_number else None
     if found is None:
         return None
     out, kept = found

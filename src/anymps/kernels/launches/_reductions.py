@@ -8,7 +8,7 @@ wheel holds, and no others; the constants of the wheel's `ATen/native/mps/kernel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,10 +29,11 @@ def named_dims(call: KernelCall, x: torch.Tensor) -> list[int]:
     return sorted(one % x.dim() for one in named) if named else list(range(x.dim()))
 
 
-def result_without(
-    call: KernelCall, x: torch.Tensor, dims: Collection[int], dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """The result of a reduction over `dims`, and the same with size 1 where they go; None if it is not contiguous."""
+def result_without(call: KernelCall, x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The result of a reduction, and the same with size 1 where dimensions go; None for a call that no kernel does."""
+    if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg():
+        return None
+    dims = named_dims(call, x)
     kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
     shape = kept if call.given.get("keepdim") else [size for at, size in enumerate(x.shape) if at not in dims]
     out = result_of(call, shape, dtype)
@@ -121,9 +122,7 @@ def _launches(
 
 
 def _reduce(call: KernelCall, kernel: str, x: torch.Tensor, mean: bool = False) -> Work | None:
-    if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg():
-        return None
-    found = result_without(call, x, named_dims(call, x), x.dtype)
+    found = result_without(call, x, x.dtype)
     if found is None:
         return None
     out, kept = found

@@ -18,7 +18,6 @@ import torch
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work, empty
 from anymps.kernels.launches._elements import NAMES, result_of
 
-_READ = (2, 15)  # what the host does in later releases was not looked up
 _LANES = 32
 _MOST = 1024  # threads of a group
 _WIDTH = 32  # neighbours that a group takes where it goes across rows
@@ -44,7 +43,7 @@ def _scan(call: KernelCall, kernel: str) -> Work | None:
     out = result_of(call, x.shape, result)
     if out is None:
         return None
-    if kernel != "logcumsumexp" and call.release <= _READ and _is_plain(call, x, out):
+    if kernel != "logcumsumexp" and _is_plain(call, x, out):
         split = split_scan(call, kernel, x, out)
         if split is None or split:
             return None if split is None else Work((out,), split)
@@ -57,7 +56,7 @@ def _is_plain(call: KernelCall, x: torch.Tensor, out: torch.Tensor) -> bool:
 
 
 def _launch(call: KernelCall, kernel: str, x: torch.Tensor, out: torch.Tensor, reads: int) -> Work | None:
-    if call.release > _READ or not _is_plain(call, x, out) or not x.is_contiguous() or not out.is_contiguous():
+    if not _is_plain(call, x, out) or not x.is_contiguous() or not out.is_contiguous():
         return None
     dim = call.given["dim"] % x.dim()
     inner = dim == x.dim() - 1

@@ -61,16 +61,9 @@ def _scatter(call: KernelCall, mode: str) -> Work | None:
 
 
 def _scatter_named(call: KernelCall) -> Work | None:
-    """`scatter` with the name of what it does with each number."""
-    reduce = call.given.get("reduce")
-    return _scatter(call, _REDUCED[reduce]) if reduce in _REDUCED else None
-
-
-def _scatter_reduce(call: KernelCall) -> Work | None:
-    reduce = call.given["reduce"]
-    if reduce not in _REDUCED or not call.given["include_self"]:
-        return None
-    return _scatter(call, _REDUCED[reduce])
+    """`scatter` and `scatter_reduce` with the name of what they do with each number."""
+    mode = _REDUCED.get(call.given.get("reduce", ""))
+    return _scatter(call, mode) if mode is not None and call.given.get("include_self", True) else None
 
 
 def _embedding_dense_backward(call: KernelCall) -> Work | None:
@@ -149,7 +142,7 @@ def _index_add(call: KernelCall) -> Work | None:
 SCATTERS: dict[str, Describe] = {
     "scatter": _scatter_named,
     "scatter_add": lambda call: _scatter(call, "add"),
-    "scatter_reduce": _scatter_reduce,
+    "scatter_reduce": _scatter_named,
     "embedding_dense_backward": _embedding_dense_backward,
     "index_add": _index_add,
 }

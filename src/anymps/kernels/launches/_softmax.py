@@ -40,12 +40,13 @@ def _plan(x: torch.Tensor, dim: int) -> _Plan:
     count, inner = x.shape[dim], math.prod(x.shape[dim + 1 :])
     rows = x.numel() // count
     along = x.is_contiguous() and dim == x.dim() - 1
+    parts = min(max(_SPLIT_GROUPS // rows, 1), -(-count // _SPLIT_CHUNK))
+    each = -(-count // parts)
     if along and count <= _ROW and (count <= _ROW_ALONE or rows >= _ROWS_MANY):
         grid = (-(-rows // (_THREADS // _LANES)), 1, 1)
-        return _Plan("row", *_parts(_clamped(_SPLIT_GROUPS // rows, count), count), grid, (_THREADS, 1, 1))
-    parts = _clamped(_SPLIT_GROUPS // rows, count)
+        return _Plan("row", parts, each, grid, (_THREADS, 1, 1))
     if along and parts > 1:
-        return _Plan("split", *_parts(parts, count), (parts, rows, 1), (_THREADS, 1, 1))
+        return _Plan("split", parts, each, (parts, rows, 1), (_THREADS, 1, 1))
     wide = min(inner, (2 if x.element_size() == 2 else 1) * _LANES)
     tall = min(1 << (count - 1).bit_length(), _THREADS, 1 << ((_MOST // wide).bit_length() - 1))
     groups = -(-inner // wide) * (rows // inner)
@@ -53,15 +54,7 @@ def _plan(x: torch.Tensor, dim: int) -> _Plan:
     grid = (-(-inner // wide), rows // inner, pieces)
     if pieces > 1:
         return _Plan("strided", pieces, -(-count // pieces), grid, (wide, tall, 1))
-    return _Plan("", *_parts(parts, count), grid, (wide, tall, 1))
-
-
-def _clamped(wanted: int, count: int) -> int:
-    return min(max(wanted, 1), -(-count // _SPLIT_CHUNK))
-
-
-def _parts(parts: int, count: int) -> tuple[int, int]:
-    return parts, -(-count // parts)
+    return _Plan("", parts, each, grid, (wide, tall, 1))
 
 
 def _softmax(call: KernelCall, kernel: str) -> Work | None:

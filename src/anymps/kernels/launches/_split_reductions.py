@@ -218,9 +218,7 @@ def _gaps(plan: _Plan, op: Op, x: torch.Tensor, values: torch.Tensor) -> Launch:
 
 def reduced(call: KernelCall, op: Op, x: torch.Tensor, result: torch.dtype, partial: torch.dtype) -> Work | None:
     """A reduction over what the call asks for, in one pass or two."""
-    if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg() or x.numel() >= 2**31:
-        return None
-    found = result_without(call, x, named_dims(call, x), result)
+    found = result_without(call, x, result) if x.numel() < 2**31 else None
     if found is None:
         return None
     out, kept = found

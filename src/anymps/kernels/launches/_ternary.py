@@ -158,31 +158,21 @@ def _lerp(call: KernelCall) -> Work | None:
     if out is None or len({one.dtype for one in operands}) > 1:
         return None
     of = NAMES[out.dtype]
-    if f"lerp_dense_{of}_{of}" in call.kernels and call.release > (2, 13):
+    if call.release > _FLAT:
         return _of_three(call, "lerp", operands)  # later releases have no kernels of lerp's own shapes
-    if all_dense((out, *operands)):
-        return _lerp_launch(call, f"lerp_tensor_dense_{of}", out, operands)
+    threads: tuple[int, ...] = (out.numel(),)
+    further: tuple[Any, ...] = ()
     whole = all(one.is_contiguous() and one.shape == out.shape for one in (out, *operands[:2]))
-    if operands[2].dim() == 0 and whole:
-        return _lerp_launch(call, f"lerp_tensor_scalar_weight_{of}", out, operands)
-    places = _places(out, operands)
-    if out.dim() in (2, 3):
-        sizes, *strides, dimensions = places
-        return _lerp_launch(
-            call, f"lerp_tensor_strided_{dimensions}d_{of}", out, operands, tuple(strides), tuple(sizes)
-        )
-    return _lerp_launch(call, f"lerp_tensor_strided_{of}", out, operands, places)
-
-
-def _lerp_launch(
-    call: KernelCall,
-    name: str,
-    out: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    further: tuple[Any, ...] = (),
-    threads: tuple[int, ...] | None = None,
-) -> Work | None:
-    return _work(call, out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
+    if all_dense((out, *operands)):
+        name = "dense"
+    elif operands[2].dim() == 0 and whole:
+        name = "scalar_weight"
+    elif out.dim() in (2, 3):
+        sizes, *strides, _ = _places(out, operands)
+        name, threads, further = f"strided_{out.dim()}d", tuple(sizes), tuple(strides)
+    else:
+        name, further = "strided", _places(out, operands)
+    return _work(call, out, Launch(f"lerp_tensor_{name}_{of}", (out, *operands, *further), threads))
 
 
 def _sampler_gradient(call: KernelCall, kernel: str, *names: str) -> Work | None:

@@ -50,10 +50,6 @@ def described(rows: tuple[Row, ...], describe: Callable[[KernelCall, Row], Work 
     return find
 
 
-def _floats(kernel: str) -> Row:
-    return Row(kernel, "float")
-
-
 def argument(name: str) -> Callable[[KernelCall], Any]:
     """A number of a call."""
     return lambda call: call.given[name]
@@ -117,10 +113,13 @@ _BESSEL = (
 )
 _TABLE: dict[str, tuple[Row, ...]] = {
     **{name: (Row(name),) for name in ("bitwise_not", "relu", "silu", "hardswish", "hardsigmoid")},
-    **{name: (_floats(name),) for name in _FLOATS.split()},
-    **{f"special_{name}": (_floats(name),) for name in ("entr", "erfcx", "i0e", "i1", "i1e", "spherical_bessel_j0")},
-    **{f"special_{name}": (_floats(f"{name}_forward"),) for name in _BESSEL.split()},
-    **{name: (Row(name),) for name in ("ceil", "floor")},  # of torch 2.15, as are the next two
+    **{name: (Row(name, "float"),) for name in _FLOATS.split()},
+    **{
+        f"special_{name}": (Row(name, "float"),)
+        for name in ("entr", "erfcx", "i0e", "i1", "i1e", "spherical_bessel_j0")
+    },
+    **{f"special_{name}": (Row(f"{name}_forward", "float"),) for name in _BESSEL.split()},
+    **{name: (Row(name),) for name in ("ceil", "floor", "mish", "trunc")},  # of torch 2.15, as are the next two
     **{name: (Row(name, "bool"),) for name in ("isneginf", "isposinf")},
     "abs": (Row("abs", when=lambda call: not call.given["self"].is_complex()),),
     "neg": (Row("neg"),),
@@ -141,7 +140,6 @@ _TABLE: dict[str, tuple[Row, ...]] = {
         Row("pow_scalar", number=_power, when=_by_a_number),
     ),
     "elu": (Row("elu", number=fields("alpha", "scale", "input_scale")),),
-    **{name: (Row(name),) for name in ("mish", "trunc")},
     "logical_not": (Row("logical_not", "bool"),),
     "softplus": (Row("softplus", number=fields("beta", "threshold")),),
     "nan_to_num": (Row("nan_to_num", number=_finite),),

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
-from anymps.kernels.launches._elements import NAMES, laid, reach
+from anymps.kernels.launches._elements import NAMES, laid, of_each_dimension, reach
 
 _LANES, _MOST = 32, 1024  # of a SIMD group; threads of a group
 _A_THREAD = 4  # elements of the innermost dimension: c10::metal::ILP_PER_THREAD
@@ -131,19 +131,13 @@ def _edge(call: KernelCall, kind: str, dims: int) -> Work | None:
     return Work((out,), (Launch(name, (source, out, params), threads, _group(threads)),))
 
 
-def _each(value: Sequence[int] | int, dims: int) -> list[int]:
-    """A setting for each dimension of a window; one number stands for all."""
-    values = [value] if isinstance(value, int) else list(value)
-    return values * dims if len(values) == 1 else values
-
-
 def _avg_pool_backward(call: KernelCall) -> Work | None:
     gradient, x = call.given["grad_output"], call.given["self"]
     name = f"avg_pool_backward_{NAMES.get(x.dtype)}"
     if not call.is_read_or_older or not call.makes(gradient, x) or gradient.dtype != x.dtype:
         return None
     out = call.zeros(x.shape, x.dtype)
-    size, stride, padding = (_each(call.given[one], _SPACE) for one in ("kernel_size", "stride", "padding"))
+    size, stride, padding = (of_each_dimension(call.given[one], _SPACE) for one in ("kernel_size", "stride", "padding"))
     divisor = call.given["divisor_override"]
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": _SPACE}
     params |= laid(input=out, output=gradient)

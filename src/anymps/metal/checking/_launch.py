@@ -114,7 +114,7 @@ class CheckedLaunch:
                 facts = {"kind": first.kind, "kernel": first.kernel, "line": first.line, "what": first.what}
                 device.note_pair(f"{_MARK} {json.dumps(facts, sort_keys=True)}", site, 0)
             else:
-                warnings.warn(first.what, ShaderFaultWarning, stacklevel=5)
+                warnings.warn(first.what, ShaderFaultWarning, stacklevel=4)
 
 
 def _without_numbers(fault: ShaderFault) -> str:

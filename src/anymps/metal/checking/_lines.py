@@ -6,7 +6,7 @@ import functools
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def _places_of(tool: str, library: Path, addresses: tuple[int, ...]) -> dict[int
     return found
 
 
-def user_place(frames: Sequence[int], places: dict[int, tuple[ShaderLine, ...]]) -> ShaderLine:
+def user_place(frames: Sequence[int], places: Mapping[int, tuple[ShaderLine, ...]]) -> ShaderLine:
     """The innermost line of the user's source on the way to an address, else the one in a header of PyTorch's."""
     way = [place for address in frames for place in places.get(address, ())]
     own = next((place for place in way if not place.header), None)

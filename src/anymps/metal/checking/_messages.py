@@ -78,7 +78,7 @@ class _Words:
             ):
                 continue  # one barrier of the source, of which the compiler made several
             apart = event.area if event.kind == Kind.NARROW else -1  # it has no line
-            together.setdefault((event.kind, self._place(event), apart), []).append(event)
+            together.setdefault((event.kind, user_place(event.pcs, self._places), apart), []).append(event)
         found = []
         for (number, place, _), same in together.items():
             kind, first = Kind(number), same[0]
@@ -95,9 +95,6 @@ class _Words:
     def _chain(self, address: int) -> tuple[ShaderLine, ...] | int:
         return self._places.get(address) or address
 
-    def _place(self, event: Event) -> ShaderLine:
-        return user_place(event.pcs, dict(self._places))
-
     def _where(self, place: ShaderLine) -> str:
         if place.header:
             return f" in {place.header}:{place.line}"
@@ -110,7 +107,7 @@ class _Words:
     def _sentence(self, kind: Kind, event: Event, where: str) -> str:
         """What an event says of the kernel; `where` is its line."""
         name, size = self._launched.areas[event.area] if event.area >= 0 else ("", 0)
-        there = self._where(user_place([event.other_pc], dict(self._places)))
+        there = self._where(user_place([event.other_pc], self._places))
         adds = kind in (Kind.LOST_ADD, Kind.PARTIAL_SUM) and event.how & _ADDS
         does, done = ("stores to", "stored to") if kind is Kind.LOST_ADD else ("loads from", "loaded from")
         return _SENTENCES[kind].format(

@@ -37,16 +37,18 @@ def cache_directory(*parts: str) -> Path:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         reason = why_unsafe(directory) or why_unsafe(home / "metal")
     except OSError as error:
-        raise BuildError(
-            f"compiled shaders cannot be kept in {directory} ({error.strerror or error}): make it writable, "
-            f"or name another place in {CACHE_VARIABLE}"
-        ) from None
+        raise _unusable("compiled shaders cannot be kept", directory, error, "make it writable") from None
     if reason:
         raise BuildError(
             f"{reason}, and compiled shaders are loaded from there: remove that permission (chmod go-w), "
             f"or name another place in {CACHE_VARIABLE}"
         )
     return directory
+
+
+def _unusable(what: str, directory: Path, error: OSError, mend: str) -> BuildError:
+    reason = error.strerror or error
+    return BuildError(f"{what} in {directory} ({reason}): {mend}, or name another place in {CACHE_VARIABLE}")
 
 
 @contextlib.contextmanager
@@ -59,10 +61,7 @@ def work_folder(directory: Path) -> Iterator[Path]:
         with PrivateFolder("making-", directory) as folder:
             yield folder
     except OSError as error:
-        raise BuildError(
-            f"a shader cannot be compiled in {directory} ({error.strerror or error}): make room there, "
-            f"or name another place in {CACHE_VARIABLE}"
-        ) from None
+        raise _unusable("a shader cannot be compiled", directory, error, "make room there") from None
 
 
 def find(directory: Path, key: str, suffix: str) -> Path | None:
@@ -86,10 +85,7 @@ def keep(made: Path, directory: Path, key: str, suffix: str) -> Path:
         target = directory / f"{key}-{sha256_of(made)[:16]}{suffix}"
         move_into_place(made, target)
     except OSError as error:
-        raise BuildError(
-            f"compiled shaders cannot be kept in {directory} ({error.strerror or error}): make room there, "
-            f"or name another place in {CACHE_VARIABLE}"
-        ) from None
+        raise _unusable("compiled shaders cannot be kept", directory, error, "make room there") from None
     with contextlib.suppress(OSError):  # other processes make and remove files there at the same time
         prune()
     return target

@@ -35,11 +35,6 @@ from anymps.metal.translation import (
 FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
 
-def runs_loops() -> bool:
-    """Whether kernels whose threads meet may run as loops over the threads of a group."""
-    return not os.environ.get(FIBERS_VARIABLE)
-
-
 def compile_shader(source: str, checked: bool = False, loops: bool = True) -> Path:
     """The compiled library of a source, from the cache if it is there; `checked`: in the form that tells what it does.
 
@@ -50,7 +45,7 @@ def compile_shader(source: str, checked: bool = False, loops: bool = True) -> Pa
     """
     compiler = replace(find_compiler(), checked=checked)
     directory = cache_directory("kernels")
-    loops = loops and not checked and runs_loops()
+    loops = loops and not checked and not os.environ.get(FIBERS_VARIABLE)
     key = _key(source, compiler, loops)
     warn_without_parser()  # also where the library is in the cache already
     return find_or_make(directory, key, ".so", lambda library: _Shader(source, compiler).compile(library, loops))
@@ -127,7 +122,7 @@ class _Shader:
         foreign = why_refused(library)
         if foreign:
             name = foreign.split("'")[1] if "'" in foreign else ""
-            raise self._refusal(foreign, self.source, max(self.source.find(name), 0) if name else 0)
+            raise self._refusal(foreign, max(self.source.find(name), 0) if name else 0)
         library.write_bytes(defer_initialisers(library.read_bytes(), INITIALISERS))
 
     def _translate(self, loops: bool, chains: bool) -> Translation:
@@ -166,10 +161,9 @@ class _Shader:
         """Raises what is said of host code in the source, or in what its macros make of it."""
         refused = refused_host_code(text, torch_headers())
         if refused is not None and text is self.source:
-            raise self._refusal(refused.text, text, refused.offset)
+            raise self._refusal(refused.text, refused.offset)
         if refused is not None:
-            place = f"{SOURCE_NAME}:{source_line(self.expanded, refused.offset)}:1"
-            raise syntax_error(f"{place}: error: {refused.text}", self.source)
+            raise metal_error(self.source, [(source_line(self.expanded, refused.offset), 1, refused.text)])
 
     def _refuse_by_language(self) -> None:
         """Raises what Metal's compiler says of the source with its macros expanded."""
@@ -189,15 +183,13 @@ class _Shader:
         """Raises what Metal's compiler says of too many buffers."""
         refused = refused_buffers(kernel.function for kernel in translation.kernels)
         if refused is not None:
-            line, text = source_line(self.prepared, refused.offset), self.prepared.text
-            column = refused.offset - text.rfind("\n", 0, refused.offset)
-            raise syntax_error(f"{SOURCE_NAME}:{line}:{column}: error: {refused.text}", self.source)
+            column = refused.offset - self.prepared.text.rfind("\n", 0, refused.offset)
+            raise metal_error(self.source, [(source_line(self.prepared, refused.offset), column, refused.text)])
 
     def _sentence(self, missing: Unsupported) -> str:
         return missing.sentence(f"{SOURCE_NAME}:{source_line(self.prepared, missing.offset)}")
 
-    def _refusal(self, words: str, text: str, offset: int) -> SyntaxError:
-        """The error of Metal's compiler at that place of a text."""
-        line = text.count("\n", 0, offset) + 1
-        column = offset - text.rfind("\n", 0, offset)
-        return syntax_error(f"{SOURCE_NAME}:{line}:{column}: error: {words}", self.source)
+    def _refusal(self, words: str, offset: int) -> SyntaxError:
+        """The error of Metal's compiler at that place of the source."""
+        line = self.source.count("\n", 0, offset) + 1
+        return metal_error(self.source, [(line, offset - self.source.rfind("\n", 0, offset), words)])

@@ -104,11 +104,6 @@ class Tree:
         self._unknown = [one.offset for one in self.said if one.text.startswith(_UNKNOWN)]
         self.nodes = list(self._nodes())
 
-    @property
-    def problems(self) -> list[Any]:
-        """What libclang said, of the shader and of all that it reads before."""
-        return list(self._unit.diagnostics)
-
     def at(self, offset: int) -> int:
         """The index of the first token that begins there or later."""
         return bisect_left(self._starts, offset)

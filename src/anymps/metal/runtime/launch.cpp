@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include <msl/float_state.h>
+
 #include "ask.h"
 #include "fibers.h"
 #include "guard.h"
@@ -186,6 +188,7 @@ void work(void* context) {
   Team team{job.kernel, &group};
   Batch batch{&job, 0, {}};
   volatile uint64_t last = 0;  // piece
+  const unsigned long state = float_state();
   if (sigsetjmp(guard.out, kSaveMask) == 0) {
     guard.of = &job;
     guard.base = static_cast<char*>(__builtin_frame_address(0));
@@ -226,6 +229,7 @@ void work(void* context) {
   guard.guarded = 0;
   unsigned position[3];
   const Known known = find_position(job, guard, fibers, group, last, position);
+  set_float_state(state);  // compiled kernels have subnormal floats be zero
   const std::lock_guard<std::mutex> lock(job.mutex);
   if (job.report.signal == 0) {
     job.report.signal = guard.caught;
