@@ -90,7 +90,8 @@ def told(rule: Rule, found: dict[str, list[list[Any]]]) -> str:
         if identity == rule.id
     ]
     # How long this machine took is in the predicted step.
-    return re.sub(r"about \d+ % of a step of [\d.]+ \w+", "about P % of a step of T", "\n".join(blocks))
+    text = re.sub(r"\d+ % of the predicted step", "P % of the predicted step", "\n".join(blocks))
+    return re.sub(r"about \d+ % of a step of [\d.]+ \w+", "about P % of a step of T", text)
 
 
 @pytest.fixture(scope="module")
