@@ -72,7 +72,7 @@ def define(declared: Declaration) -> str | None:
 # One intrinsic of LLVM each. Halves are computed as floats, and rounded once.
 _SAME = re.findall(
     r"\w+",
-    "acos asin atan atan2 ceil cos cosh exp exp10 fabs floor fma log log10 log2 pow sin sinh sqrt tan tanh trunc",
+    "acos asin atan atan2 ceil cos cosh exp exp10 exp2 fabs floor fma log log10 log2 pow sin sinh sqrt tan tanh trunc",
 )
 _DIRECT = {**{name: name for name in _SAME}, "fmax": "maxnum", "fmin": "minnum", "rint": "roundeven"}
 
