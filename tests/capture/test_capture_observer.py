@@ -280,11 +280,11 @@ def test_a_mac_without_a_compiler_is_told_how_to_get_one(tmp_path: Path) -> None
     """A recording there needs the native core."""
     code = """
     import sys, torch, anymps
-    from anymps.device import _build, _enable, _toolchain
+    from anymps.device import _build, _enable
     _enable._state = _enable.State(False, None, False, torch.__version__)
     _build.find_compiler = lambda: None
-    _toolchain.sys = type(sys)("sys")
-    _toolchain.sys.platform = "darwin"
+    _build.sys = type(sys)("sys")
+    _build.sys.platform = "darwin"
     try:
         anymps.record().__enter__()
     except anymps.BuildError as error:

@@ -245,7 +245,8 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
         )
         for path, line, function in lines
     ]
-    edits, suggestions = edits_for(found, program, [str(tmp_path / "config.py"), str(tmp_path / "plain.py")])
+    loaded = [str(tmp_path / name) for name in ("net.py", "config.py", "plain.py")]
+    edits, suggestions = edits_for(found, program, loaded)
     assert labels(edits) == ["MPS409 at train.py:4", "MPS409 at net.py:5", "MPS409 at config.py:8"]
     (suggestion,) = suggestions
     assert suggestion.why == "its device is chosen at train.py:4, net.py:5 and config.py:8"
@@ -279,14 +280,14 @@ def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> 
 
 
 def test_what_asks_for_cuda_where_the_run_did_not_come(tmp_path: Path) -> None:
-    """In the modules that the script imports; in other files of the project only devices that are named."""
+    """In the modules that the script imported; in other files of the project only devices that are named."""
     asks = "import torch\n\n\ndef test(x):\n    return x.cuda()\n"
     for name in ("net.py", "other.py"):
         (tmp_path / name).write_text(asks)
     path = tmp_path / "train.py"
     path.write_text("import torch\nimport net\n\nx = torch.ones(2).cuda()\ny = []\nif x.sum() > 9:\n    x = x.cuda()\n")
     found = RULES["MPS409"].finding(Site(str(path), 4, "<module>", "x = torch.ones(2).cuda()"), what="It.", count=1)
-    edits, suggestions = edits_for([found], Program.read(path))
+    edits, suggestions = edits_for([found], Program.read(path), [str(tmp_path / "net.py")])
     # The check tells whether the run came to the first two.
     assert labels(edits) == ["MPS409 at train.py:7", "MPS409 at train.py:4", "MPS409 at net.py:5"]
     assert (edits[0].finding.what, suggestions) == ("This line asks for CUDA.", [])

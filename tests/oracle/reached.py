@@ -9,7 +9,7 @@ from unittest import mock
 
 import torch
 
-from anymps.kernels.launches import DESCRIBED, KernelCall, _sorts
+from anymps.kernels.launches import DESCRIBED, KernelCall, _call
 from described import EveryKernel
 
 _DTYPES = {  # those that sorts treat alike, by the name of the first
@@ -32,7 +32,7 @@ def _no_room(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 def sort_kernels(release: tuple[int, int]) -> frozenset[str]:
     """Those of sorts, of the largest numbers, and of the number at a place."""
     found: set[str] = set()
-    with mock.patch.object(_sorts, "empty", _no_room):
+    with mock.patch.object(_call, "empty", _no_room):
         for (dtype, names), rows, count in itertools.product(_DTYPES.items(), _ROWS, _COUNTS):
             for shape, dim in (((rows, count), 1), ((count, rows), 0)):
                 x = torch.empty(shape, dtype=dtype, device="meta")

@@ -35,8 +35,9 @@ def convert(source: Path, target: Path, *, to: Literal["safetensors"] | None = N
     `to` changes the format of a torch file. The source is not changed, and a target that is there is replaced, with
     `force`, only when all is whole. Raises CheckpointError for everything that is wrong with either.
     """
-    if not source.is_file():
-        raise CheckpointError(f"{source} is not a file" if source.exists() else f"there is no checkpoint {source}")
+    if not os.path.isfile(source):  # the method of a path raises for a name that is too long
+        there = os.path.exists(source)
+        raise CheckpointError(f"{source} is not a file" if there else f"there is no checkpoint {source}")
     import torch  # noqa: F401 - while memory is not bounded yet: a build for CUDA takes gigabytes
 
     with _reading(source):

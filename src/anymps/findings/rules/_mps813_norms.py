@@ -44,9 +44,7 @@ ONE_CORE = Rule(
         bad="""
             wide = torch.nn.Linear(512, 512).to(device)
             stepper = torch.optim.SGD(wide.parameters(), lr=0.1)
-            x = torch.rand(8, 512, device=device)
-            for step in range(5):
-                stepper.zero_grad()
+            for x in [torch.rand(8, 512, device=device)] * 5:
                 wide(x).square().mean().backward()
                 torch.nn.utils.clip_grad_norm_(wide.parameters(), 1.0)
                 stepper.step()
