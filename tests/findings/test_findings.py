@@ -183,17 +183,6 @@ def test_value_read_now_and_then() -> None:
     assert ids(loop(waiting("total += loss.item()", Wait.ITEM, every=3))) == []
 
 
-def test_values_read_between_steps() -> None:
-    """Fifty reads within one step, as in a validation, are not the loop's routine."""
-
-    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
-        if step == 4:
-            for number in range(50):
-                wait(builder, time + number, builder.site("train.py", 40, "validate", "x.item()"), Wait.ITEM)
-
-    assert find(loop(extra)) == []
-
-
 def test_reads_in_too_few_steps() -> None:
     """Two steps do not make a routine; a note says what is needed."""
     recording = loop(waiting("total += loss.item()", Wait.ITEM), steps=2)
