@@ -330,25 +330,22 @@ def test_many_reads_in_a_validation_belong() -> None:
     assert find(recording) == []
 
 
-def test_the_last_log_belongs() -> None:
-    """What is read after the loop belongs; without a complete step nothing is said to hurt."""
-    assert told(loop(tail=waiting(50, Wait.ITEM, 10)).close()) == [(50, "item", False, "after the last step")]
-    alone = loop(steps=0, tail=waiting(50, Wait.ITEM, 10)).close()
-    assert told(alone) == [(50, "item", False, "once")]
+LOG, LATE = waiting(50, Wait.ITEM, 10), waiting(20, Wait.ITEM, 10)
 
 
-def test_too_few_steps_to_tell() -> None:
-    """Two steps do not make a routine."""
-    assert told(loop(READ, steps=2).close()) == [
-        (20, "item", False, "in 2 of 2 steps, too few to tell whether in every one")
-    ]
-
-
-def test_the_only_step_holds_the_set_up_too() -> None:
-    """It begins with the script, so a model on its way to the device looks like the loop's data."""
-    late = waiting(20, Wait.ITEM, 10)
-    assert told(loop(late, steps=1, tail=late).close()) == [(20, "item", False, "one complete step is too few to tell")]
-    assert told(loop(MOVE, steps=1).close()) == [(10, "copy to mps", False, "in the only complete step, or before it")]
+@pytest.mark.parametrize(
+    ("recording", "place"),
+    [
+        (loop(tail=LOG), (50, "item", False, "after the last step")),
+        (loop(steps=0, tail=LOG), (50, "item", False, "once")),
+        (loop(READ, steps=2), (20, "item", False, "in 2 of 2 steps, too few to tell whether in every one")),
+        (loop(LATE, steps=1, tail=LATE), (20, "item", False, "one complete step is too few to tell")),
+        (loop(MOVE, steps=1), (10, "copy to mps", False, "in the only complete step, or before it")),
+    ],
+)
+def test_too_few_steps_to_tell(recording: RecordingBuilder, place: tuple[int, str, bool, str]) -> None:
+    """What is read after the loop belongs; two steps make no routine, and the only one holds the set-up too."""
+    assert told(recording.close()) == [place]
 
 
 def test_what_hurts_comes_first() -> None:
