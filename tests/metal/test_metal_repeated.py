@@ -23,10 +23,6 @@ kernel void sums(device float* out, device float* const* all, uint i [[thread_po
   out[i] = all[0][i] + all[1][i];
   all[1][i] = 5;
 }
-kernel void vectors(device float4* out, constant long& n, constant long& m, constant float4& v, device float4* last) {
-  out[0] = v + n;
-  last[0] = v + m;
-}
 kernel void astray(device float* out, device float* const* all, constant int& n) { all[0][n] = 1; out[0] = n; }
 """
 )
@@ -110,15 +106,6 @@ def test_casts_of_another_launch_are_not_used() -> None:
             _bytes(kernel, -1, "int3")
         with pytest.raises(RuntimeError, match=r"^Unexpected caster arg type int$"):
             _bytes(kernel, -1, 3)
-
-
-def test_vectors_lie_where_they_may_be_read() -> None:
-    """Behind numbers of eight bytes, which leave a vector of sixteen without its alignment."""
-    kernel = torch.mps.compile_shader(BYTES).vectors
-    out, last = torch.zeros(4, device="mps"), torch.zeros(4, device="mps")
-    for n in range(3):
-        kernel(out, n, 10, [1.0, 2.0, 3.0, 4.0], last, threads=1)
-        assert (out.tolist(), last.tolist()) == ([1.0 + n, 2.0 + n, 3.0 + n, 4.0 + n], [11.0, 12.0, 13.0, 14.0])
 
 
 def test_tables_hold_the_tensors_of_this_call(bound: list[object]) -> None:
