@@ -68,15 +68,6 @@ def calls_of(recording: Recording) -> list[tuple[str, Call]]:
     return [(recording.signature(call.signature).operator, call) for call in recording.calls()]
 
 
-def test_a_step_ends_with_the_optimizer() -> None:
-    """Steps are counted without any edit of the script: one for each call of an optimizer's step."""
-    with anymps.record() as capture:
-        train(3)
-    steps = capture.recording.steps()
-    assert [step.step for step in steps if step.end_ns is not None] == [0, 1, 2]
-    assert all(step.end_ns is None or step.end_ns > step.start_ns for step in steps)
-
-
 @pytest.mark.parametrize("source", ["native", "observer"])
 def test_no_phase_is_left_where_a_recording_ends_in_a_step(source: str) -> None:
     """A recording that ends inside of an optimizer's step, or of its closure, leaves the next one as it should be."""

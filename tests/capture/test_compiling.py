@@ -62,20 +62,18 @@ def test_a_graph_break_is_noted_with_its_line_and_reason() -> None:
     assert broken.other.function == "noted"
 
 
-def test_a_function_left_uncompiled_is_noted_as_such() -> None:
-    """Dynamo does not go on after a break in a loop."""
-    (broken,) = noted("graph_break", reads_in_a_loop, ())
-    assert (broken.facts["skipped"], broken.occurrence.site.source) == (True, "x = x + x.mean().item()")
-
-
-def test_a_break_in_a_function_within_is_noted_once() -> None:
-    """Dynamo meets it twice: inlined, and then in the function by itself."""
-    assert [broken.occurrence.site.function for broken in noted("graph_break", outer, ())] == ["reads"]
-
-
-def test_a_break_that_the_code_asks_for_is_none() -> None:
-    """`torch._dynamo.graph_break()` says what it does."""
-    assert noted("graph_break", asks_for_a_break, ()) == ()
+@pytest.mark.parametrize(
+    ("function", "breaks"),
+    [
+        (reads_in_a_loop, [(True, "x = x + x.mean().item()")]),  # Dynamo does not go on after one in a loop
+        (outer, [(False, "return y * y.sum().item()")]),  # met twice: inlined, and in the function by itself
+        (asks_for_a_break, []),
+    ],
+)
+def test_which_breaks_are_noted(function: Callable[..., object], breaks: list[tuple[bool, str]]) -> None:
+    """Each once, and whether the function was left uncompiled; one that the code asks for is none."""
+    found = noted("graph_break", function, ())
+    assert [(broken.facts["skipped"], broken.occurrence.site.source) for broken in found] == breaks
 
 
 class Counting(torch.nn.Module):

@@ -55,25 +55,21 @@ def test_a_look_is_kept_with_its_time(found: list[float]) -> None:
     ]
 
 
-def test_the_whole_run_has_the_highest_speed(found: list[float]) -> None:
-    """After four looks the end does not count, where the machine may be another."""
-    found += [0.4, 0.5, 0.3, 0.4]
-    looks, clock = Looks(), clock_of(100)
-    for _ in range(4):
-        looks.stepped(clock)
-    told = looks.end()
-    assert (told["core_speed"], told["compute_speed"]) == (0.5, 0.25)
-
-
-@pytest.mark.parametrize("steps", [0, 3])
-def test_beside_few_looks_the_end_counts(steps: int, found: list[float]) -> None:
-    """What was found before the script ran says nothing of its loop."""
+@pytest.mark.parametrize(
+    ("steps", "speeds", "told"),
+    [(0, [], (2.0, 1.5)), (3, [], (2.0, 1.5)), (4, [0.4, 0.5, 0.3, 0.4], (0.5, 0.25))],
+)
+def test_the_whole_run_has_the_highest_speed(
+    steps: int, speeds: list[float], told: tuple[float, float], found: list[float]
+) -> None:
+    """The end counts up to three looks; what was found before the script ran says nothing of its loop."""
+    found += speeds
     looks, clock = Looks(), clock_of(100)
     assert looks.begin() == {"core_speed": 2.0, "compute_speed": 1.5}
     for _ in range(steps):
         looks.stepped(clock)
-    told = looks.end()
-    assert (told["core_speed"], told["compute_speed"]) == (2.0, 1.5)
+    end = looks.end()
+    assert (end["core_speed"], end["compute_speed"]) == told
 
 
 @pytest.mark.usefixtures("found")
@@ -164,17 +160,18 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     return give
 
 
-def test_the_first_slices_after_a_step_do_not_count(take: Callable[..., list[int]]) -> None:
-    """At 60 us multiplying is half as fast as on an M1, and sorting a quarter; own code goes by both."""
-    left = take(130, 100, 80, 58, 62, 1)
-    assert core_speed() == (round((0.5 * 0.25) ** 0.6, 3), 0.25)
-    assert left == [US]
+@pytest.mark.parametrize(
+    ("speed", "times"), [(core_speed, [130, 100, 80, 58, 62]), (core_speed_at_rest, [*[90] * 14, 60])]
+)
+def test_the_quickest_slice_counts(
+    speed: Callable[[], CoreSpeed], times: list[int], take: Callable[..., list[int]]
+) -> None:
+    """Of fifteen at rest; the first ones after a step do not count.
 
-
-def test_at_rest_the_quickest_slice_counts(take: Callable[..., list[int]]) -> None:
-    """Of fifteen."""
-    left = take(*[90] * 14, 60, 1)
-    assert core_speed_at_rest() == (round((0.5 * 0.25) ** 0.6, 3), 0.25)
+    At 60 us multiplying is half as fast as on an M1, and sorting a quarter; own code goes by both.
+    """
+    left = take(*times, 1)
+    assert speed() == (round((0.5 * 0.25) ** 0.6, 3), 0.25)
     assert left == [US]
 
 

@@ -84,18 +84,6 @@ def test_waits_after_every_call_bind_a_step() -> None:
     assert step.seconds - step.all_waits == pytest.approx(100 * HOST)
 
 
-def test_what_a_wait_costs_is_what_the_step_takes_without_it() -> None:
-    """By a walk through the same step without the wait."""
-    first = [*kernels(SMALL, 300), Happening("wait", waits=True, place="a"), *kernels(LARGE, 3)]
-    rest = [Happening("copy", moved=4_000_000, waits=True, place="b"), *kernels(SMALL, 50)]
-    with_both, without = (
-        walked(*first, *rest),
-        walked(*(happening for happening in (*first, *rest) if happening.place != "a")),
-    )
-    costs = {wait.place: wait.seconds for wait in with_both.waits}
-    assert costs["a"] == pytest.approx(with_both.seconds - without.seconds)
-
-
 def test_a_copy_takes_a_blit_and_its_bytes() -> None:
     """A blocking one waits too; without the wait it is still a copy."""
     copy = Happening("copy", moved=50_000_000, waits=True, place="a")

@@ -126,10 +126,11 @@ def test_fallback_in_backward() -> None:
     ]
 
 
-def test_fallback_in_half_of_the_steps() -> None:
-    """MPS102 fires from half of the steps on; below that it is MPS103."""
-    assert ids(loop(falling_back(every=2))) == ["MPS102"]
-    assert ids(loop(falling_back(every=3))) == ["MPS103"]
+@pytest.mark.parametrize(("every", "fallback", "read"), [(2, ["MPS102"], ["MPS201"]), (3, ["MPS103"], [])])
+def test_what_half_of_the_steps_do(every: int, fallback: list[str], read: list[str]) -> None:
+    """MPS102 and MPS201 fire from half of the steps on; a rarer fallback is MPS103."""
+    assert ids(loop(falling_back(every=every))) == fallback
+    assert ids(loop(waiting("total += loss.item()", Wait.ITEM, every=every))) == read
 
 
 def test_fallback_in_set_up() -> None:
@@ -175,23 +176,6 @@ def test_value_read_in_every_step(source: str, what: str) -> None:
     assert (finding.id, finding.what) == ("MPS201", what)
     assert (finding.site.line, finding.count, finding.per_step) == (22, 10, 1.0)
     assert finding.cost_ns == (1_000_000, 4_500_000)
-
-
-def test_value_read_now_and_then() -> None:
-    """MPS201 does not fire for every third step or rarer."""
-    assert ids(loop(waiting("total += loss.item()", Wait.ITEM, every=2))) == ["MPS201"]
-    assert ids(loop(waiting("total += loss.item()", Wait.ITEM, every=3))) == []
-
-
-def test_values_read_between_steps() -> None:
-    """Fifty reads within one step, as in a validation, are not the loop's routine."""
-
-    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
-        if step == 4:
-            for number in range(50):
-                wait(builder, time + number, builder.site("train.py", 40, "validate", "x.item()"), Wait.ITEM)
-
-    assert find(loop(extra)) == []
 
 
 def test_reads_in_too_few_steps() -> None:

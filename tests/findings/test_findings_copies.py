@@ -277,14 +277,6 @@ def test_a_buffer_copied_in_every_step() -> None:
     assert finding.fix == "It is a buffer of its module: move the module to mps once, before the loop."
 
 
-def test_tensors_copied_in_every_step() -> None:
-    """MPS406: several at one line are one finding; outside of a module they are copied before the loop."""
-    finding = only(loop(constants("table", marks=2)))
-    assert (finding.count, finding.per_step) == (20, 2.0)
-    assert finding.what == "`table` and another one were copied to mps from the CPU in every step, and had not changed."
-    assert finding.fix == "Copy `table`, or what it is taken from, to mps once, before the loop."
-
-
 def test_a_copy_that_most_steps_do_not_have() -> None:
     """It is told with the number of steps: half of them are not every one."""
     finding = only(loop(constants("table", every=2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps.findings import find
-from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
+from anymps.record import Fate, Recording, RecordingBuilder, Wait
 from rule_loops import LIBRARY, META, ids, loop, once, only
 
 
@@ -231,16 +231,6 @@ def test_most_of_the_work_waited_for() -> None:
             builder.entry("anymps::synchronize", start_ns=10 * number + 5, fate=Fate.WAIT, wait=Wait.SYNCHRONIZE)
     builder.note("clock", start_ns=500, site=builder.site("b.py", 9, "main", "print(time.time() - t)"))
     assert ids(builder.close()) == []
-
-
-def test_a_time_that_holds_a_batch_only() -> None:
-    """MPS901 is silent where the device did nothing but prepare the batch: the time is that of the loading."""
-    for phase, expected in ((Phase.BATCH, []), (Phase.MOVE, []), (Phase.FORWARD, ["MPS901"])):
-        builder = RecordingBuilder(meta=META)
-        builder.note("clock", start_ns=1, site=builder.site("b.py", 3, "main", "t = time.time()"))
-        builder.entry("aten::div", start_ns=2, phase=phase)
-        builder.note("clock", start_ns=30, site=builder.site("b.py", 9, "main", "took = time.time() - t"))
-        assert ids(builder.close()) == expected
 
 
 def test_first_call_timed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from anymps.findings import Finding, find
@@ -54,25 +56,6 @@ def test_indices_that_are_no_finding() -> None:
     assert found("float32[8, 4]", "int64[2]", "float32[] on cpu") == []
 
 
-def test_a_copy_of_an_index_is_a_wait() -> None:
-    """It stands in the table of waits, which names the finding, and counts in the step; one on mps does not."""
-    script = """
-from anymps.findings import Story, find
-from anymps.report import render_terminal
-data, order = torch.rand(40, 4).to("mps"), torch.randperm(40)
-there = order.to("mps")
-with anymps.record() as capture:
-    for i in range(20):
-        y = data[order[i : i + 2]]
-        z = data[there[i : i + 2]]
-recording = capture.recording
-print([(wait.wait.label, wait.count) for wait in recording.waits()])
-text = " ".join(render_terminal(Story.of(recording), find(recording), width=100).split())
-print("Copies to the device wait too; the findings say how to avoid that:" in text)
-"""
-    assert run_with_torch(ENABLE + script).lines == ["[('copy to mps', 20)]", "True"]
-
-
 def test_indices_on_the_device() -> None:
     """Both ways of use, in a loop that trains nothing."""
     script = """
@@ -92,23 +75,27 @@ for source in ("native", "observer"):
 
 
 def test_index_copies_are_needless_waits() -> None:
-    """The number of needless waits has those that a finding about copies is about, beside the read of the loss."""
+    """Beside the read of the loss; the table of waits names their finding, and an index on mps is none."""
     script = """
 from anymps.findings import Story, find
-from anymps.report import render_summary
+from anymps.report import render_summary, render_terminal
 weight = torch.nn.Parameter(torch.rand(4, device="mps"))
 optimizer = torch.optim.SGD([weight], lr=0.1)
-data = torch.rand(40, 4, device="mps")
+data, there = torch.rand(40, 4, device="mps"), torch.arange(2, device="mps")
 with anymps.record() as capture:
     for step in range(10):
         order = torch.randperm(40)
-        x = torch.cat([data[order[i : i + 2]] for i in range(3)])
+        x = torch.cat([data[order[i : i + 2]] for i in range(3)] + [data[there]])
         loss = (x * weight).sum()
         loss.backward()
         optimizer.step()
         loss.item()
 recording = capture.recording
-print(" ".join(render_summary(Story.of(recording), find(recording), width=100).split()))
+for render in (render_summary, render_terminal):
+    print(" ".join(render(Story.of(recording), find(recording), width=100).split()))
+print([(wait.wait.label, wait.count) for wait in recording.waits()])
 """
-    (line,) = run_with_torch(ENABLE + script).lines
-    assert "4 waits in every step; without them the host could queue whole steps without waiting." in line
+    short, full, waits = run_with_torch(ENABLE + script).lines
+    assert "4 waits in every step; without them the host could queue whole steps without waiting." in short
+    assert "Copies to the device wait too; the findings say how to avoid that:" in full
+    assert sorted(ast.literal_eval(waits)) == [("copy to mps", 30), ("item", 10)]

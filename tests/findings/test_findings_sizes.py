@@ -81,14 +81,18 @@ def test_a_cache_that_grows(source: str, grows: bool) -> None:
     )
 
 
-def test_a_few_buckets_are_no_finding() -> None:
-    """Seven sizes are compiled once each; then all steps find their graph."""
-    assert found(loop([step % 7 for step in range(60)])) == []
-
-
-def test_sizes_that_come_again_and_again_are_no_finding() -> None:
-    """Twenty sizes over two hundred steps: nine of ten steps find their graph."""
-    assert found(loop([step % 20 for step in range(200)])) == []
+@pytest.mark.parametrize(
+    "recording",
+    [
+        loop([step % 7 for step in range(60)]),
+        loop([step % 20 for step in range(200)]),
+        loop([*range(60)], operator="aten::add.Tensor"),
+    ],
+    ids=["a few buckets", "nine of ten steps find their graph", "a kernel of Metal takes any size"],
+)
+def test_sizes_that_are_no_finding(recording: Recording) -> None:
+    """Few are compiled, or none."""
+    assert found(recording) == []
 
 
 def test_many_sizes_in_one_step_are_no_finding() -> None:
@@ -119,8 +123,3 @@ def test_a_short_run_shows_no_change(steps: int) -> None:
             )  # fmt: skip
         builder.end_step(step * 1000 + 1000)
     assert found(builder.close()) == []
-
-
-def test_an_operator_without_a_graph_is_no_finding() -> None:
-    """A kernel of Metal takes any size."""
-    assert found(loop(list(range(60)), operator="aten::add.Tensor")) == []

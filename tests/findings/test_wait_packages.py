@@ -77,18 +77,6 @@ def test_waits_of_a_package_that_a_setting_ends(source: str, via: str, file: str
     assert (finding.severity.label, finding.what, finding.fix) == ("warning", what, fix)
 
 
-def test_waits_that_one_setting_ends_are_one_finding() -> None:
-    """The same remedy at several lines is told once."""
-    (finding,) = packaged(
-        ("a = Normal(0, x)", Wait.ITEM), ("a.log_prob(y)", Wait.ITEM), via="torch/distributions/normal.py:__init__",
-        file="train.py",
-    )  # fmt: skip
-    assert finding.what == (
-        "A distribution checked whether its arguments are valid twice a step, at 2 lines: this one costs most."
-    )
-    assert [site.line for site in finding.related_sites] == [31]
-
-
 def test_the_package_of_a_line() -> None:
     """A folder or a file of an installed package; lines of the user's belong to none."""
     files = {

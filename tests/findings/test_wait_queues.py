@@ -233,30 +233,27 @@ def test_what_comes_at_intervals_is_told_with_them(steps: tuple[int, ...], reaso
     assert told(recording) == [(10, "item", False, reason)]
 
 
-def test_an_odd_step_is_not_in_the_number_of_a_step() -> None:
+@pytest.mark.parametrize(
+    ("times", "typical", "count", "headline"),
+    [
+        (lambda step: 50 if step == 7 else 3, 3, 77, "3 waits in every step; "),
+        (lambda step: 1 + step, 6, 55, "6 waits in a typical step; "),  # an LBFGS waits more often with each step
+    ],
+)
+def test_an_odd_step_is_not_in_the_number_of_a_step(
+    times: Callable[[int], int], typical: int, count: int, headline: str
+) -> None:
     """Headline, finding and table have one number, that of a typical step, however much a rare one waits."""
 
     def sample(builder: RecordingBuilder, step: int, time: int) -> None:
-        for number in range(50 if step == 7 else 3):
+        for number in range(times(step)):
             waiting(20, Wait.ITEM, 700 + number)(builder, step, time)
 
     recording = loop(sample, steps=10).close()
     (place,) = Story.of(recording).waits
     (finding,) = (each for each in find(recording) if each.id == "MPS201")
-    assert (place.per_step, finding.per_step, finding.count) == (3, 3, 77)
-    assert words.waits(Story.of(recording), [finding]).startswith("3 waits in every step; ")
-
-
-def test_a_number_that_only_some_steps_reach_is_a_typical_ones() -> None:
-    """An LBFGS waits more often with each step."""
-
-    def sample(builder: RecordingBuilder, step: int, time: int) -> None:
-        for number in range(1 + step):
-            waiting(20, Wait.ITEM, 700 + number)(builder, step, time)
-
-    recording = loop(sample, steps=10).close()
-    (finding,) = (each for each in find(recording) if each.id == "MPS201")
-    assert words.waits(Story.of(recording), [finding]).startswith("6 waits in a typical step; ")
+    assert (place.per_step, finding.per_step, finding.count) == (typical, typical, count)
+    assert words.waits(Story.of(recording), [finding]).startswith(headline)
 
 
 def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
@@ -280,17 +277,21 @@ def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "sentence"),
+    ("more", "sentence"),
     [
-        ((5, 10, 15), "Every 5 steps, a step does more: up to 3 waits beyond these numbers."),
-        ((5, 6), "2 of 18 steps do more: up to 3 waits beyond these numbers."),
+        ({5: 3, 10: 3, 15: 3}, "Every 5 steps, a step does more: up to 3 waits beyond these numbers."),
+        ({5: 3, 6: 3}, "2 of 18 steps do more: up to 3 waits beyond these numbers."),
+        ({5: 1, 10: 40, 15: 1}, "3 of 18 steps do more: up to 40 waits beyond these numbers."),
     ],
 )
-def test_the_table_tells_how_often_a_step_does_more(steps: tuple[int, ...], sentence: str) -> None:
-    """The table is of the typical step; the sentence below it tells the rest."""
+def test_the_table_tells_how_often_a_step_does_more(more: dict[int, int], sentence: str) -> None:
+    """The table is of the typical step; the sentence below it tells the rest.
+
+    A validation in one step beside a log of every fifth: their sum is not done every five steps.
+    """
 
     def save(builder: RecordingBuilder, step: int, time: int) -> None:
-        for number in range(3 if step in steps else 0):
+        for number in range(more.get(step, 0)):
             builder.entry(
                 "aten::_copy_from", start_ns=time + 800 + number, fate=Fate.COPY, phase=Phase.OTHER,
                 wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU, moved_bytes=64,
@@ -298,21 +299,6 @@ def test_the_table_tells_how_often_a_step_does_more(steps: tuple[int, ...], sent
 
     recording = loop(READ, save, steps=19).close()
     assert sum(share.waits for share in recording.step_table().median) == 1
-    assert sentence in " ".join(render_terminal(Story.of(recording), []).split())
-
-
-def test_what_one_step_does_more_is_not_told_of_others() -> None:
-    """A validation in one step beside a log of every fifth: their sum is not done every five steps."""
-
-    def more(builder: RecordingBuilder, step: int, time: int) -> None:
-        for number in range({5: 1, 10: 40, 15: 1}.get(step, 0)):
-            builder.entry(
-                "aten::_copy_from", start_ns=time + 800 + number, fate=Fate.COPY, phase=Phase.OTHER,
-                wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU, moved_bytes=64,
-            )  # fmt: skip
-
-    recording = loop(READ, more, steps=19).close()
-    sentence = "3 of 18 steps do more: up to 40 waits beyond these numbers."
     assert sentence in " ".join(render_terminal(Story.of(recording), []).split())
 
 
@@ -344,25 +330,22 @@ def test_many_reads_in_a_validation_belong() -> None:
     assert find(recording) == []
 
 
-def test_the_last_log_belongs() -> None:
-    """What is read after the loop belongs; without a complete step nothing is said to hurt."""
-    assert told(loop(tail=waiting(50, Wait.ITEM, 10)).close()) == [(50, "item", False, "after the last step")]
-    alone = loop(steps=0, tail=waiting(50, Wait.ITEM, 10)).close()
-    assert told(alone) == [(50, "item", False, "once")]
+LOG, LATE = waiting(50, Wait.ITEM, 10), waiting(20, Wait.ITEM, 10)
 
 
-def test_too_few_steps_to_tell() -> None:
-    """Two steps do not make a routine."""
-    assert told(loop(READ, steps=2).close()) == [
-        (20, "item", False, "in 2 of 2 steps, too few to tell whether in every one")
-    ]
-
-
-def test_the_only_step_holds_the_set_up_too() -> None:
-    """It begins with the script, so a model on its way to the device looks like the loop's data."""
-    late = waiting(20, Wait.ITEM, 10)
-    assert told(loop(late, steps=1, tail=late).close()) == [(20, "item", False, "one complete step is too few to tell")]
-    assert told(loop(MOVE, steps=1).close()) == [(10, "copy to mps", False, "in the only complete step, or before it")]
+@pytest.mark.parametrize(
+    ("recording", "place"),
+    [
+        (loop(tail=LOG), (50, "item", False, "after the last step")),
+        (loop(steps=0, tail=LOG), (50, "item", False, "once")),
+        (loop(READ, steps=2), (20, "item", False, "in 2 of 2 steps, too few to tell whether in every one")),
+        (loop(LATE, steps=1, tail=LATE), (20, "item", False, "one complete step is too few to tell")),
+        (loop(MOVE, steps=1), (10, "copy to mps", False, "in the only complete step, or before it")),
+    ],
+)
+def test_too_few_steps_to_tell(recording: RecordingBuilder, place: tuple[int, str, bool, str]) -> None:
+    """What is read after the loop belongs; two steps make no routine, and the only one holds the set-up too."""
+    assert told(recording.close()) == [place]
 
 
 def test_what_hurts_comes_first() -> None:

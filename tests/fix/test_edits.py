@@ -252,27 +252,19 @@ def test_a_block_for_tensors_on_cuda_from_its_end(tmp_path: Path) -> None:
     assert script.text == "import torch\nx = y = f()\nif x.is_cuda or x.is_mps:\n    y = y.to(x.device)\n"
 
 
-def test_what_else_hangs_on_a_tensor_on_cuda() -> None:
-    """A block that moves nothing there may be CUDA's own."""
-    text = "import torch\nif x.is_cuda:\n    y = fast(y)\n"
-    place = place_in_file(text, ast.parse(text), 2)
-    assert place is not None
-    assert build(LineEdit(portable), place) is None
-
-
-def test_a_test_of_the_device_around_a_line() -> None:
+@pytest.mark.parametrize(
+    ("head", "line", "body"),
+    [
+        ('if device.type == "cuda":', 3, "torch.cuda.synchronize()"),
+        ("if a:\n    pass\nelif torch.backends.mps.is_available():", 5, "torch.cuda.synchronize()"),
+        ("if x.is_cuda:", 2, "y = fast(y)"),  # a block that moves nothing there may be CUDA's own
+        ("if torch.cuda.is_available():", 2, "print(torch.cuda.get_device_name(0))"),  # which mps has not
+    ],
+)
+def test_a_test_of_the_device_around_a_line(head: str, line: int, body: str) -> None:
     """What only CUDA comes to stays CUDA's; so does a chain that asks for mps itself."""
-    for head in ('if device.type == "cuda":', "if a:\n    pass\nelif torch.backends.mps.is_available():"):
-        text = f"import torch\n{head}\n    torch.cuda.synchronize()\n"
-        place = place_in_file(text, ast.parse(text), text.count("\n"))
-        assert place is not None
-        assert build(LineEdit(portable), place) is None
-
-
-def test_what_hangs_on_the_question() -> None:
-    """Where the block asks CUDA for what mps has not, it must not be entered on a Mac."""
-    text = "import torch\nif torch.cuda.is_available():\n    print(torch.cuda.get_device_name(0))\n"
-    place = place_in_file(text, ast.parse(text), 2)
+    text = f"import torch\n{head}\n    {body}\n"
+    place = place_in_file(text, ast.parse(text), line)
     assert place is not None
     assert build(LineEdit(portable), place) is None
 

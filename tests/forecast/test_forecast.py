@@ -120,12 +120,14 @@ def test_a_fallback_takes_what_it_took_here() -> None:
     assert found.time.seconds == pytest.approx(10 * PRODUCT + 80e-3 * SPEED, rel=0.02)
 
 
-def test_own_code_counts_by_its_usual_gap() -> None:
-    """4 ms of Python in each step but one, in which something else held the machine up."""
+@pytest.mark.parametrize(("count", "held_up", "grows"), [(6, (3,), False), (8, (2, 6), True)])
+def test_own_code_counts_by_its_usual_gap(count: int, held_up: tuple[int, ...], grows: bool) -> None:
+    """20 ms of Python in each step, but where something else held the machine up; by place where a cache grows."""
     steps = Steps()
-    for number in range(6):
-        steps.product(1)
-        steps.product(1, gap=60 * MS if number == 3 else 20 * MS)
+    for number in range(count):
+        first = f"float32[{number + 1}, 2048]" if grows else SIDE
+        steps.entry("aten::cat", 1000, inputs=(first,), outputs=(first,))
+        steps.product(1, gap=60 * MS if number in held_up else 20 * MS)
         steps.end()
     found = seen(steps.close())
     assert found.bound == "the program's own code"
@@ -215,19 +217,6 @@ def test_what_a_plan_sees_of_a_log_or_a_validation_is_no_part_of_each_step(extra
     assert found is not None
     assert [happening.kind for happening in found.happenings] == ["kernel"] * 3 + ["wait"]
     assert not any(happening.waits for happening in found.happenings)
-
-
-def test_gaps_go_by_place_where_shapes_grow() -> None:
-    """A cache that grows: no two steps are alike, and in some of them something else held the machine up."""
-    steps = Steps()
-    for number in range(8):
-        longer = f"float32[{number + 1}, 2048]"
-        steps.entry("aten::cat", 1000, inputs=(longer,), outputs=(longer,))
-        steps.product(1, gap=60 * MS if number in (2, 6) else 20 * MS)
-        steps.end()
-    found = seen(steps.close())
-    assert found.bound == "the program's own code"
-    assert found.time.seconds == pytest.approx(20e-3 * SPEED, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,18 @@ def test_a_core_that_changes_its_speed_gives_one_time(speeds: list[float]) -> No
     assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
 
 
-def test_a_few_steps_in_which_the_speed_changed_do_not_count() -> None:
-    """The look at the end of a step says one speed, and it ran at another: one such step either way in eight."""
+@pytest.mark.parametrize(
+    ("speeds", "every"),
+    [([FAST, FAST, SLOW, FAST, 0.8, FAST, FAST, FAST], 1), ([FAST, FAST, *[SLOW] * 18] * 20, 20)],
+    ids=["changed", "long run"],
+)
+def test_a_few_steps_at_another_speed_do_not_count(speeds: list[float], every: int) -> None:
+    """Its look says another speed in one of eight, either way; or most steps have none, and the core was slow there."""
     steps = Steps(core_speed=FAST)
-    for ran in (FAST, FAST, SLOW, FAST, 0.8, FAST, FAST, FAST):
+    for number, ran in enumerate(speeds):
         gap(steps, 4.0 / ran)
-        steps.look(FAST)
+        if number % every < 2:
+            steps.look(FAST)
         steps.end()
     assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
 
@@ -94,18 +100,6 @@ def test_fallbacks_and_batches_go_by_the_step_too() -> None:
     found = forecast(steps.close())
     assert work_of(found, "fallback") == pytest.approx(6.0, rel=0.01)
     assert work_of(found, "batch") == pytest.approx(2.0, rel=0.01)
-
-
-def test_steps_with_a_look_count_in_a_long_run() -> None:
-    """Beside most steps there is none, and the core was slow in them."""
-    steps = Steps(core_speed=FAST)
-    for number in range(400):
-        looked = number % 20 < 2
-        gap(steps, 4.0 / (FAST if looked else SLOW))
-        if looked:
-            steps.look(FAST)
-        steps.end()
-    assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
 
 
 def test_a_step_goes_by_the_look_at_its_end() -> None:

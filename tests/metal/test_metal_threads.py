@@ -78,16 +78,6 @@ def _launches(number: int) -> None:
         assert torch.equal(swapped.cpu(), (cpu + n).view(-1, 2).flip(1).flatten())
 
 
-def test_the_same_kernels_from_several_threads() -> None:
-    """Loops, groups and fibers, on the runtime's own threads too; each launch gets its own numbers."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        _together(_launches)
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_a_fault_of_one_thread_is_not_anothers() -> None:
     """A launch that raises leaves those of other threads alone, and is told on its own thread."""
 

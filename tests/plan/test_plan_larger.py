@@ -38,19 +38,17 @@ def with_batch(batch: int | None, **changes: Any) -> Any:
     return replace(BASE, scenario=replace(BASE.scenario, batch=batch), batch=batch, **changes)
 
 
-@pytest.mark.parametrize(("own", "of_larger"), [(30.0, None), (None, 30.0), (30.0, 30.0)])
-def test_one_of_two_runs_that_came_to_no_end(own: float | None, of_larger: float | None) -> None:
-    """The largest batch is unknown, whichever it was."""
+@pytest.mark.parametrize(
+    ("batch", "own", "of_larger", "asked"),
+    [(8, 30.0, None, [16]), (8, None, 30.0, [16]), (8, 30.0, 30.0, [16]), (1, None, 1.0, [2, 4])],
+)
+def test_one_of_two_runs_that_came_to_no_end(
+    batch: int, own: float | None, of_larger: float | None, asked: list[int]
+) -> None:
+    """The largest batch is unknown, whichever it was; a batch of one makes other calls, so two is measured as well."""
     run = run_of(limit=of_larger)
-    assert _larger(WORDS, with_batch(8, limit=own), run).no_larger is NoLarger.LATE
-    assert run.asked == [16]
-
-
-def test_a_batch_of_one_is_measured_with_two_and_four() -> None:
-    """Its calls are others."""
-    run = run_of(limit=1.0)
-    assert _larger(WORDS, with_batch(1), run).no_larger is NoLarger.LATE
-    assert run.asked == [2, 4]
+    assert _larger(WORDS, with_batch(batch, limit=own), run).no_larger is NoLarger.LATE
+    assert run.asked == asked
 
 
 @pytest.mark.parametrize(("asked", "loaded", "larger"), [(4, 8, 8), (4, None, 8), (None, 8, 16)])

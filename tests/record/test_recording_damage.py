@@ -90,17 +90,6 @@ def test_file_cut_short_is_refused(tmp_path: Path, keep: float) -> None:
     assert text.endswith("): record again, or use an intact copy")
 
 
-def test_overwritten_pages_are_refused(tmp_path: Path) -> None:
-    """A recording with foreign bytes inside is refused."""
-    path = tmp_path / "run.anymps"
-    write(path, entries=5000)
-    content = bytearray(path.read_bytes())
-    first, last = len(content) // 5, len(content) * 4 // 5
-    content[first:last] = b"\xa5" * (last - first)
-    path.write_bytes(content)
-    assert one_line_error(path).startswith(f"{path} is damaged (")
-
-
 def test_damage_is_told_without_its_heading(tmp_path: Path) -> None:
     """SQLite puts the name of the database on a line before what it found: that line says nothing."""
     path = tmp_path / "run.anymps"

@@ -382,17 +382,3 @@ def test_vocabularies_are_the_documented_ones(vocabulary: type[Phase], words: st
     """The index in the documented list is the stored number."""
     assert ", ".join(word.label for word in vocabulary) == words
     assert [word.value for word in vocabulary] == list(range(len(words.split(", "))))
-
-
-def test_the_queue_of_a_line_is_the_median_of_its_waits() -> None:
-    """Two to six kernels before a read, one more in each step; what the first step queued is left out."""
-    builder = RecordingBuilder()
-    line = builder.site("train.py", 9)
-    for step in range(6):
-        start = 100 * step
-        for number in range(step + 1):
-            builder.entry("aten::mul", start_ns=start + number, duration_ns=1)
-        builder.entry("aten::item", start_ns=start + 20, duration_ns=1, fate=Fate.WAIT, wait=Wait.ITEM, site=line)
-        builder.end_step(start + 90)
-    (queue,) = builder.close().queues()
-    assert (queue.count, queue.measured, queue.operators, queue.most_operators) == (6, 5, 4, 6)

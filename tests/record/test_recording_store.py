@@ -67,22 +67,6 @@ writer.spool(b"\\0" * 64 * 5000)
         assert recording.meta["script"] == "train.py"
 
 
-def test_running_recording_can_be_read(tmp_path: Path) -> None:
-    """A recording that is still being written opens as incomplete, and its writer goes on undisturbed."""
-    path = tmp_path / "run.anymps"
-    writer = RecordingWriter(path, {})
-    builder = RecordingBuilder(writer)
-    builder.entry(ADD, start_ns=0)
-    builder.flush()
-    with Recording.open(path) as early:
-        builder.entry(ADD, start_ns=1)
-        builder.flush()
-        assert (early.complete, early.entry_count) == (False, 1)
-    writer.close()
-    with Recording.open(path) as late:
-        assert (late.complete, late.entry_count) == (True, 2)
-
-
 def test_spooled_chunk_must_be_whole() -> None:
     """A chunk that is no multiple of 64 bytes is refused before it is stored."""
     writer = RecordingWriter.in_memory()
