@@ -63,7 +63,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> d
 
 
 def test_later_calls_of_a_signature_are_not_described_again(kernels: dict[str, str]) -> None:
-    """Values may differ, numbers among them; in place, and into an empty tensor, too. Likewise what has no kernel."""
+    """Values may differ, numbers too; in place, into an empty tensor, in backward. Likewise what has no kernel."""
     code = (
         f"{COUNTING}{REAL}"
         "x, y = torch.full((3,), 5.0, device='mps'), torch.full((3,), 2.0, device='mps')\n"
@@ -73,6 +73,9 @@ def test_later_calls_of_a_signature_are_not_described_again(kernels: dict[str, s
         "print([(x * y)[0].item(), (-y * y)[0].item()], (x[::2] + y[:2]).tolist())\n"
         "print([name.removeprefix('aten::') for name in asked])\n"
         "print(dict(real_calls()))\n"
+        "w = torch.ones(3, device='mps', requires_grad=True)\n"
+        "((w * 3) + (w * 2)).sum().backward()\n"
+        "print(w.grad.abs().max().item())\n"  # 3 - 2 or 2 - 3, in the order in which they come
     )
     assert run_with_torch(code, kernels).lines == [
         "[[4.0, 4.0, 4.0], [2.5, 2.5, 2.5], [1.0, 1.0, 1.0]] [3.0, -4.0]",
@@ -81,6 +84,7 @@ def test_later_calls_of_a_signature_are_not_described_again(kernels: dict[str, s
         "[-2.0, -4.0] [1.0, 1.0]",
         "['add.Tensor', 'neg', 'add.Tensor', 'add_.Tensor', 'add.out', 'mul.Tensor', 'add.Tensor']",
         "{'aten::add.Tensor': 5, 'aten::add_.Tensor': 3, 'aten::add.out': 2}",
+        "1.0",
     ]
 
 

@@ -51,32 +51,6 @@ def anymps(*words: str, env: dict[str, str]) -> Result:
     return run_command("-m", "anymps", *words, env=env)
 
 
-def test_a_described_call_runs_on_the_kernel_and_others_as_always(kernels: dict[str, str]) -> None:
-    """Out of place, in place, as out=, in the backward; a call whose kernel there is not is the CPU's."""
-    code = REAL + (
-        "x, y = torch.full((3,), 5.0, device='mps'), torch.full((3,), 2.0, device='mps')\n"
-        "print((x + y).tolist(), (x * y).tolist(), (x + 2).tolist())\n"
-        "out = torch.empty(3, device='mps')\n"
-        "torch.add(x, y, out=out)\n"
-        "print(out.tolist(), x.add_(y).tolist(), x.tolist())\n"
-        "w = torch.ones(3, device='mps', requires_grad=True)\n"
-        "((w * 3) + (w * 2)).sum().backward()\n"
-        "print(w.grad.abs().max().item())\n"  # 3 - 2 or 2 - 3, in the order in which they come
-        "print(torch.mps.current_allocated_memory() > 0, (x + y).device)\n"
-    )
-    result = run_with_torch(code, kernels)
-    assert result.err == (
-        f"anymps: VIRTUAL mps device: {MAC}, torch {torch.__version__}, computed on this machine's CPU and by "
-        "PyTorch's own kernels; not a real Mac\n"
-    )
-    assert result.lines == [
-        "[3.0, 3.0, 3.0] [10.0, 10.0, 10.0] [7.0, 7.0, 7.0]",
-        "[3.0, 3.0, 3.0] [3.0, 3.0, 3.0] [3.0, 3.0, 3.0]",
-        "1.0",
-        "True mps:0",
-    ]
-
-
 def test_the_reports_say_which_share(kernels: dict[str, str], tmp_path: Path) -> None:
     """The short report, the whole one, and JSON."""
     source = script(tmp_path / "train.py", "x = torch.ones(8, device='mps')", "for _ in range(6): y = x + x", "y * y")
