@@ -163,10 +163,6 @@ def _with_float32(dtype: torch.dtype) -> Iterator[Given]:
     yield numbers(dtype, 70, 5).t(), numbers(torch.float32, 1, 70)
 
 
-def _moved(tensors: Given, like: torch.Tensor) -> Given:
-    return tuple(one.to(like.device) for one in tensors)
-
-
 def _reduced(name: str, dim: int | None, x: torch.Tensor) -> torch.Tensor:
     """A product or a variance, over one dimension or all."""
     found: torch.Tensor = getattr(torch, name)(x) if dim is None else getattr(torch, name)(x, dim)
