@@ -61,7 +61,7 @@ class Staged:
 
     def discard(self) -> None:
         """Take the new file away; nothing if it is in its place. Never raises OSError."""
-        with contextlib.suppress(OSError):  # what could not be written cannot be flushed either
+        with contextlib.suppress(OSError):  # what could not be written cannot be flushed
             self.file.close()
         if self._there:
             self._there = False
@@ -192,9 +192,9 @@ def _take_over(path: Path, before: os.stat_result) -> None:
         os.chown(path, before.st_uid, -1)
     now = os.stat(path)
     if now.st_gid != before.st_gid:
-        mode &= ~0o2070  # what the one group might do is nothing that another was ever allowed
+        mode &= ~0o2070  # what one group was allowed must not be allowed to another
     if now.st_uid != before.st_uid:
-        mode &= ~0o4000  # nor may it run with the rights of who wrote it now
+        mode &= ~0o4000  # it must not run with the rights of whoever writes it now
     os.chmod(path, mode)
 
 

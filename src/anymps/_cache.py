@@ -29,7 +29,7 @@ def cache_home() -> Path:
     import platformdirs  # not at the top: a process may need this module before Python has found other packages
 
     path = Path(platformdirs.user_cache_dir("anymps", appauthor=False))
-    # Relative where HOME is, or where there is none: code must never be loaded from the current directory.
+    # Relative where HOME is relative or missing. Code must never be loaded from the current directory.
     if not path.is_absolute():
         raise UsageError(f"there is no home directory for the cache: set {CACHE_VARIABLE}")
     return path

@@ -84,7 +84,7 @@ class FreshProcess:
         itself. `errors` is another descriptor than that of standard error.
         """
         for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):  # a script may put anything in its place
+            with suppress(Exception):  # a script may have replaced it
                 stream.flush()
         try:
             process = subprocess.Popen(

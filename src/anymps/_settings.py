@@ -155,7 +155,7 @@ class Settings:
         """Set the variables of what is switched on here and is no argument of `anymps.enable`, which sets its own."""
         for setting in rows():
             value = getattr(self, setting.name)
-            # An option without a word leaves the word that the variable has.
+            # An option without a value keeps the variable's value.
             named = setting.bare and value == setting.bare and asked_for(setting.name)
             if setting.variable and not setting.enable and value and not named:
                 set_variable(setting.name, value)

@@ -190,7 +190,7 @@ def tell(text: object) -> None:
     """Print a text on standard error."""
     if sys.stderr is None:  # `print` would take it for standard output
         return
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # a script may put anything in its place
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a script may have replaced it
         print(text, file=sys.stderr, flush=True)
 
 

@@ -16,7 +16,7 @@ def calling_thread_alone() -> Iterator[None]:
     """
     import torch
 
-    before = torch.get_num_threads()  # a thread that computes for the first time sets its number, now and not within
+    before = torch.get_num_threads()  # a thread sets its number when it first computes: now, not later
     set_openmp, set_mkl = _setters()
     if set_openmp is None or before == 1:
         yield
@@ -39,7 +39,7 @@ def _setters() -> tuple[Callable[[int], None] | None, Callable[[int], int] | Non
     """
     import torch
 
-    library = ctypes.PyDLL(torch._C.__file__)  # found here are also the functions of the libraries that it needs
+    library = ctypes.PyDLL(torch._C.__file__)  # this also finds functions of the libraries that it needs
     openmp, mkl = getattr(library, "omp_set_num_threads", None), getattr(library, "MKL_Set_Num_Threads_Local", None)
     if openmp is not None:
         openmp.argtypes, openmp.restype = [ctypes.c_int], None

@@ -83,7 +83,7 @@ def _unmoved(sources: Mapping[str, str]) -> list[dict[str, object]]:
     """
     found: list[dict[str, object]] = []
     for file, source in sources.items():
-        if "parameters" in source:  # without them nothing is trained
+        if "parameters" in source:  # nothing is trained without them
             for what, line in _lines_to_move(nodes_of(source)):
                 found.append({"what": what, "file": file, "line": line, "source": quote_file(file, line).source})
     return found[:_MOST_UNMOVED]

@@ -63,7 +63,7 @@ def _raised_by(error: BaseException) -> str:
     if last is None:
         return ""
     if _of_torch(last.tb_frame.f_code.co_filename):
-        return "" if _IN_WORKER.match(str(error)) else "torch"  # torch passes on what a worker raised
+        return "" if _IN_WORKER.match(str(error)) else "torch"  # torch raises again what a worker raised
     code = last.tb_frame.f_code.co_code
     return "program" if 0 <= last.tb_lasti < len(code) and code[last.tb_lasti] in _RAISES else ""
 

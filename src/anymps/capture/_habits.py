@@ -36,9 +36,9 @@ from anymps.source import is_main_guard, statements_around, tree_of_frame
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
 _MOST_ITEMS = 20  # of a container
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
-_SPAWNING = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
+_SPAWNING = ("", "spawn", "forkserver")  # empty is the system's default, which is spawn on a Mac
 _OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
-_STAYS = 3  # steps after which a tensor that parts are copied of is a data set, no batch
+_STAYS = 3  # a tensor copied in parts for so many steps is a data set, not a batch
 
 
 @dataclass

@@ -193,7 +193,7 @@ class Hooks:
     def _watch_modules(self) -> None:
         self._undo += [self._core.forget_modules, self._numbers.clear, self._core.unwatch_modules]
         call = torch.nn.Module.__call__
-        if not isinstance(call, FunctionType):  # somebody has put another callable there
+        if not isinstance(call, FunctionType):  # something else has replaced it
             original = call
 
             def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -248,4 +248,4 @@ class OptimizerNumbers:
 
 
 def _made() -> list[Optimizer]:
-    return [found for found in gc.get_objects() if issubclass(type(found), Optimizer)]  # asks no proxy what it is
+    return [found for found in gc.get_objects() if issubclass(type(found), Optimizer)]  # asks no proxy for its type

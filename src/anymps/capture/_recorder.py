@@ -308,7 +308,7 @@ class Capture:
         self.core.tape_sparse(self._failure is not None)
 
     def _tell(self, line: str) -> None:
-        with suppress(OSError, ValueError):  # there may be no standard error any more
+        with suppress(OSError, ValueError):  # standard error may be closed by now
             tell(f"anymps: {line}")
 
     def _facts(self) -> dict[str, object]:

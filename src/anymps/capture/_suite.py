@@ -72,7 +72,7 @@ class Section:
 class SuiteCapture(Capture):
     """Records a session and cuts it into sections. With a path, the recording of all of it is kept there as well."""
 
-    _habits = False  # loaders, clocks and the like of a test are no business of a gate
+    _habits = False  # a gate ignores loaders, clocks and the like of a test
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class SuiteCapture(Capture):
         if self._to_file:
             entries = entries if self._kept < self._detail_limit else mattering(entries)
             self._kept += len(entries) // ENTRY.size
-            # Without totals: a suite has too many to write each time. Without rounds: its tests are no loop.
+            # No totals: a suite has too many to write each time. No rounds: its tests are not a loop.
             self._write(entries, {**rows, "rounds": []})
 
     def _read(self, packed: bytes, rows: Sequence[Row], calls: int) -> Section:

@@ -92,7 +92,7 @@ def _read_torch(path: Path, report: Report, *, archive: bool) -> Any:
         rest -= storage.nbytes()
         if rest < 0:
             raise ValueError("its storages are larger than the file")
-        devices.add(str(device))  # a hostile file names anything
+        devices.add(str(device))  # a hostile file may name anything
         return storage
 
     root = torch.load(path, map_location=keep, weights_only=True, mmap=archive)
@@ -158,7 +158,7 @@ def _write(root: Any, metadata: dict[str, str], kind: str, out: BinaryIO) -> Non
     from safetensors.torch import save_file
 
     mode = os.fstat(out.fileno()).st_mode
-    save_file(root, out.name, metadata or None)  # may put another file under the name, for its owner alone
+    save_file(root, out.name, metadata or None)  # another file may get this name, for its owner alone
     os.chmod(out.name, mode)
     with open(out.name, "rb+") as written:
         os.fsync(written.fileno())

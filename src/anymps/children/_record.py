@@ -42,7 +42,7 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
 
             stop_checking(capture.note_fact)
         capture.close(ending)
-        with suppress(OSError):  # whoever has read it may have taken it away
+        with suppress(OSError):  # whoever read it may have removed it
             move_recording(path, finished_name(path, rank))
         return 0
 

@@ -89,7 +89,7 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         finally:
             self._looking = False
         if spec is not None and spec.loader is not None:
-            # The loader stays the real one: torch's files are read through it later on.
+            # Keep the real loader: torch's files are read through it later.
             loader: Any = spec.loader
             original = loader.exec_module
 

@@ -103,7 +103,7 @@ def _status_of(arguments: Sequence[str] | None) -> int:
 
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        _forget_output()  # the reader has gone (`anymps report x | head`)
+        _forget_output()  # the reader has closed the pipe (`anymps report x | head`)
         return 0
     except OSError as error:
         if error.errno in TOO_MANY_FILES:

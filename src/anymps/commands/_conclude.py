@@ -82,7 +82,7 @@ def _show(order: Conclusion, recording: Recording, findings: Sequence[Finding], 
             show(story, findings, sys.stderr)
         elif asked.report:
             show_summary(story, findings, _place_of_whole(order, kept), sys.stderr)
-    finally:  # a terminal that is gone is no reason to lose the files
+    finally:  # write the files even if the terminal is gone
         order.outputs.write(story, findings, sys.stdout)
 
 

@@ -25,7 +25,7 @@ def place_of_run() -> Path | None:
         directory = _directory()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(directory)
-        directory.chmod(0o700)  # what a script's lines and arguments say is for its user alone
+        directory.chmod(0o700)  # only its user may read a script's lines and arguments
     except (OSError, UsageError):
         return None
     return directory / f"run-{os.getpid()}.anymps" if os.access(directory, os.W_OK) else None

@@ -59,7 +59,7 @@ def _start(recording: Recording, root: str | None) -> Path:
     """
     directory, script = recording.run.directory, recording.run.script
     if directory and script:
-        with suppress(OSError, ValueError):  # no name of a file at all
+        with suppress(OSError, ValueError):  # not a file name
             place = Path(directory, script).resolve()
             if (
                 any(place.is_relative_to(above) for above in (Path.cwd(), Path(root or ".").resolve()))

@@ -75,7 +75,7 @@ def run_target(target: Target, session: Session) -> int:
                 say(MORE_FILES)
                 return UsageError.exit_code
             except Exception:
-                # Our fault: it is shown whole, and must not hide how the script ended.
+                # A bug of anymps: show its traceback, and keep the script's exit code.
                 traceback.print_exc()
                 return FAULT
 

@@ -234,7 +234,7 @@ def _join_threads() -> None:
         module: Any = sys.modules.get(name)
         if hasattr(module, "_python_exit"):
             module._python_exit()
-            setattr(module, flag, False)  # other pools may be made in this process
+            setattr(module, flag, False)  # this process may make other pools
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
@@ -261,7 +261,7 @@ def _show(error: BaseException) -> None:
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     vars(sys)["last_exc"] = error  # what debuggers look for from Python 3.12 on
     if sys.stdout is not None:
-        with suppress(OSError, ValueError):  # the script has closed it
+        with suppress(OSError, ValueError):  # the script closed it
             sys.stdout.flush()
     try:
         sys.excepthook(kind, error, trace)

@@ -258,7 +258,7 @@ def _has_kernels(architectures: tuple[str, ...], capability: tuple[int, int]) ->
         kind, _, digits = text.partition("_")
         digits = digits.rstrip("af")
         if len(digits) < 2 or not digits.isdecimal():
-            return True  # of a form that is not known here: let CUDA judge
+            return True  # an unknown form: let CUDA decide
         version = int(digits[:-1]), int(digits[-1])
         if kind == "compute" and version <= capability:
             return True

@@ -101,7 +101,7 @@ class Compiler:
         flags += [f"-D{define}" for define in _DEFINES]
         flags += [f"-I{path}" for path in own]
         for path in includes:
-            # -isystem: a warning in torch's headers is nobody's business here.
+            # -isystem: ignore warnings in torch's headers.
             flags += ["-isystem", str(path)]
         return [*self.command, *flags, source, "-o", output]
 

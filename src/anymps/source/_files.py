@@ -28,7 +28,7 @@ def text_of(file: str) -> str:
         found = os.stat(file)
     except OSError:  # a cell of a notebook, a module in an archive: Python may know it all the same
         return "".join(linecache.getlines(file))
-    except ValueError:  # no name of a file at all
+    except ValueError:  # not a file name
         return ""
     # The name of code is whatever its maker says: opening a pipe waits, and reading a device may never end.
     if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:

@@ -76,7 +76,7 @@ def gather() -> Facts:
     facts: dict[str, object] = {}
     if sys.platform == "darwin":
         facts.update(_mac_facts())
-    # The build's view first: it reads torch's files and must not depend on whether torch can be imported.
+    # The build first: it reads torch's files, so it works even if torch cannot be imported.
     facts.update(_build_facts())
     facts.update(_torch_facts())
     return Facts(

@@ -64,7 +64,7 @@ class Live:
             self._said = line
             try:
                 print(f"anymps: {line}", file=self._stream, flush=True)
-            except (OSError, ValueError):  # nobody reads it any more
+            except (OSError, ValueError):  # nobody reads it now
                 self._ended.set()
 
 

@@ -50,7 +50,7 @@ def run_alone() -> None:
 
 
 def _init(original: Callable[..., Any]) -> Callable[..., Any]:
-    from torch._C._distributed_c10d import HashStore  # some builds have none of this
+    from torch._C._distributed_c10d import HashStore  # some builds lack this
 
     @functools.wraps(original)
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -143,7 +143,7 @@ def _place(recording: Recording, dtype: str, uses: list[Occurrence]) -> Site:
     """The line that chose the dtype, if it is known; else the program's own line that computes in it most often."""
     for note in recording.noted("autocast"):
         if is_library(note.occurrence.site):
-            continue  # what an installed package does is its own business
+            continue  # an installed package's own casts are not the user's
         if note.facts.get("dtype") == dtype and note.facts.get("device") == "mps":
             return note.occurrence.site
     own = (use.site for use in uses if use.site.known and not is_library(use.site))

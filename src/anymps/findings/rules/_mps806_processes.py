@@ -150,7 +150,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         )
     for sent in recording.noted("sent"):
         site = sent.occurrence.site
-        if not said or (site != ended.site and site.known):  # a worker's own has no line
+        if not said or (site != ended.site and site.known):  # a worker's own process has no line
             yield SENT.finding(site, what=_QUEUED, count=sent.occurrence.count)
     started = (process for process in recording.noted("process") if process.facts.get("start_method", "") in SPAWNING)
     for group in notes_by_line(started):

@@ -25,7 +25,7 @@ from anymps.metal.checking._sample import Sample
 
 _MARK = "anymps::shader"
 _NUMBER = re.compile(r"(?<!argument )(?<!\w)-?\d[\d,]*")  # sizes, indices and threads
-_KEPT = 1000  # faults that nobody has taken
+_KEPT = 1000  # faults that nobody has read
 
 _Place = tuple[int, int]  # an area's index, and how far behind its start
 

@@ -68,7 +68,7 @@ def find(directory: Path, key: str, suffix: str) -> Path | None:
     """The finished file of that key, whole by its digest; what is not whole is removed."""
     for path in directory.glob(f"{key}-*{suffix}"):
         _mark_used(path)  # before it is read: no other process removes it now
-        with contextlib.suppress(OSError):  # gone, or not ours to remove
+        with contextlib.suppress(OSError):  # already gone, or owned by another user
             if path.name == f"{key}-{sha256_of(path)[:16]}{suffix}" and not why_unsafe(path):
                 return path
             path.unlink()
@@ -112,7 +112,7 @@ def cache_limit() -> int:
 
 def _mark_used(path: Path) -> None:
     """Notes that a file of the cache is used now; the time of its making stays."""
-    with contextlib.suppress(OSError):  # gone, or not ours to touch
+    with contextlib.suppress(OSError):  # already gone, or owned by another user
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
@@ -132,7 +132,7 @@ def prune() -> None:
     for size, used, path in sorted(entries, key=lambda entry: entry[1]):
         if total <= limit or time.time() - used < _IN_USE:
             return
-        if _measure(path)[1] != used:  # somebody has found it meanwhile
+        if _measure(path)[1] != used:  # another process has used it meanwhile
             continue
         _remove(path)
         total -= size

@@ -113,7 +113,7 @@ class _Shader:
         if answer.returncode != 0 and (
             any(kernel.group for kernel in translation.kernels) or CALLED in translation.rewritten.text
         ):
-            translation = self._translate(loops=False, chains=False)  # the error is to be of the source as it stands
+            translation = self._translate(loops=False, chains=False)  # report the error for the source as it stands
             made, answer = self._run_compiler(translation, library)
         if answer.returncode != 0:
             raise syntax_error(answer.stderr, self.source, self.prepared, translation.rewritten)

@@ -64,7 +64,7 @@ def translated_headers() -> tuple[Path, frozenset[str]]:
             try:
                 (folder / "new").rename(directory)
             except OSError:
-                if not (directory / _SYNCED).is_file():  # no other process was faster
+                if not (directory / _SYNCED).is_file():  # no other process was first
                     raise
     return directory, frozenset(json.loads((directory / _SYNCED).read_text(encoding="utf-8")))
 

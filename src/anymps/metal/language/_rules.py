@@ -111,7 +111,7 @@ def _start() -> subprocess.Popen[str]:
         stderr=subprocess.DEVNULL,
         encoding="utf-8",
         errors="surrogateescape",
-        start_new_session=True,  # a Ctrl-C is for the program
+        start_new_session=True,  # Ctrl-C belongs to the program
         env=without_preloads(),
     )
     _children.clear()
