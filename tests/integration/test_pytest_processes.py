@@ -212,7 +212,8 @@ def test_a_suite_that_chooses_mps_itself(gate: Gate, monkeypatch: pytest.MonkeyP
     result.assert_outcomes(xfailed=6, deselected=1)
     assert section(result)[-3:] == [
         "manifest m.txt: 4 added, 0 changed, 0 removed",
-        "Not written, since they fail without mps, too: test_it.py::test_each[mps:0], test_it.py::test_everywhere",
+        "Not written, since they fail without mps, too (the gate fails until they are fixed or deselected): "
+        "test_it.py::test_each[mps:0], test_it.py::test_everywhere",
         "Written, but not compared with the CPU, since they asked for mps again: "
         "test_it.py::test_by_name[a b], test_it.py::test_by_name[c::d], test_it.py::test_process",
     ]
