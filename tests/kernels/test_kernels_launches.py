@@ -212,7 +212,7 @@ def test_clamps_that_are_left_to_others() -> None:
 @pytest.mark.parametrize(("given", "packed"), [(0.5, (0.5, 0.0)), (1 - 2j, (1.0, -2.0))])
 def test_a_complex_number_is_a_pair(given: complex, packed: tuple[float, float]) -> None:
     """A kernel of complex numbers takes the real part, then the imaginary one."""
-    argument = BufferArgument("alpha", "float2", 3, "constant", False, 8, None, (), False)
+    argument = BufferArgument("alpha", "float2", 3, "constant", False, 8, None, ())
     assert struct.unpack("<2f", pack(argument, given)) == packed
 
 

@@ -61,7 +61,6 @@ class BufferArgument:
     size: int | None
     element: int | None
     fields: tuple[StructField, ...]
-    is_argument_buffer: bool
 
     @property
     def is_table(self) -> bool:
@@ -165,7 +164,6 @@ def _parameter(nodes: dict[int, list[_Item]], node: list[_Item]) -> BufferArgume
         size if isinstance(size, int) else None,
         element if isinstance(element, int) else None,
         _fields(nodes, nodes[struct[1]]) if isinstance(struct, tuple) else (),
-        kind == "air.indirect_buffer",
     )
 
 
