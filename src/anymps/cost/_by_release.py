@@ -50,15 +50,14 @@ def works_by_release(call: OperatorCall, tensors: Operands, number: Number) -> t
         return _norm_by_python(call, tensors)
     if "scaled_dot_product_attention" in call.name:
         return _attention(call, tensors, number)
-    if call.name in SUMS or call.name in ("max", "min"):
+    if call.name in SUMS:
         return _by_groups(call, tensors, number)
     return None
 
 
 def _by_groups(call: OperatorCall, tensors: Operands, number: Number) -> tuple[Work, ...] | None:
     """A reduction with a threadgroup for each result, as `kernels/launches` describes the grids; None for another."""
-    given, results = tensors.inputs[0].shape, tensors.outputs[0].elements
-    made = tensors.outputs[0].shape
+    given, made, results = tensors.inputs[0].shape, tensors.outputs[0].shape, tensors.outputs[0].elements
     gone = len(given) - len(made) or sum(size != other for size, other in zip(given, made, strict=True))
     axis = axis_of(call, tensors) if results > 1 and gone == 1 else None
     if call.name in _NORMS:
@@ -67,8 +66,8 @@ def _by_groups(call: OperatorCall, tensors: Operands, number: Number) -> tuple[W
     else:
         of_one = len(tensors.inputs) == 1 and metal_kernel_since(call.name) == _SUM_BY_GROUPS
         grouped = of_one and number == _SUM_BY_GROUPS and results > 1 and axis not in ("inner", "first")
-    (work,) = plain_works(call, tensors) or (None,)
-    return (replace(work, groups=results),) if grouped and work is not None else None
+    works = plain_works(call, tensors) if grouped else None
+    return tuple(replace(work, groups=results) for work in works) if works is not None else None
 
 
 class Layouts:

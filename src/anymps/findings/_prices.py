@@ -91,7 +91,7 @@ def cost_without(step: Forecast, places: Iterable[WaitingLine], waits: float) ->
         return None
     # A finding may be about some of the waits of a line alone, and costs their part.
     seconds = step.time.saved(chosen, {place for place in chosen if place.wait in _COPIES}) * min(1.0, waits / number)
-    return _interval_ns(step, seconds)
+    return interval_ns(step, seconds)
 
 
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
@@ -109,7 +109,7 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
         return finding
     if rule.price is not None:
         seconds = rule.price(finding, recording)
-        cost = None if seconds is None else _interval_ns(steps[0], seconds)
+        cost = None if seconds is None else interval_ns(steps[0], seconds)
     else:
         places = [WaitingLine(*site.file_line, kind) for site in _sites(finding, rule) for kind in rule.waits]
         cost = cost_in(steps, places, finding.per_step)
@@ -119,7 +119,7 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
     return replace(finding, cost_ns=(round(cost[0] * number), round(cost[1] * number)))
 
 
-def _interval_ns(step: Forecast, seconds: float) -> tuple[float, float]:
+def interval_ns(step: Forecast, seconds: float) -> tuple[float, float]:
     """A part of the step in ns, as uncertain as the whole: from the low to the high end of the step's interval."""
     time = step.time
     return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds

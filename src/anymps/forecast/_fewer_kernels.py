@@ -71,7 +71,7 @@ def with_sums(happenings: Sequence[Happening]) -> list[Happening] | None:
     """The step with the sum of a tensor in place of each norm of a whole one; None without norms."""
     instead = [
         happening._replace(call=OperatorCall("aten::sum", call.inputs, call.outputs))
-        if (call := happening.call) is not None and call.operator in NORMS and "[]" in "".join(call.outputs)
+        if (call := happening.call) is not None and call.operator in NORMS and call.outputs[0].endswith("[]")
         else happening
         for happening in happenings
     ]

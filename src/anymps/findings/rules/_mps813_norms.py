@@ -8,15 +8,11 @@ from typing import Final
 from anymps._text import percent
 from anymps.findings._loop import by_line, is_every_step, is_library, number
 from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._prices import step_on_mac
+from anymps.findings._prices import interval_ns, step_on_mac
 from anymps.forecast import NORMS, seconds_saved, with_sums
 from anymps.record import Recording
 
 _LEAST_SHARE: Final = 0.05  # of the predicted step
-
-
-def _saved(_: Finding, recording: Recording) -> float | None:
-    return seconds_saved(recording, with_sums)
 
 
 ONE_CORE = Rule(
@@ -26,7 +22,6 @@ ONE_CORE = Rule(
     since=(2, 12),
     until=(2, 14),
     needs_steps=True,
-    price=_saved,
     why=(
         "Up to torch 2.14, one threadgroup computes the norm of a whole tensor, so one GPU core reads it: about 2 ns a "
         "number on any Mac. `clip_grad_norm_` takes such a norm of each gradient."
@@ -68,12 +63,14 @@ def find(recording: Recording) -> Iterator[Finding]:
     if step is None or saved is None or saved < _LEAST_SHARE * step.time.seconds or is_library(lines[0].site):
         return
     line = lines[0]
+    steps, (low, high) = line.count / line.per_step, interval_ns(step, saved)
     yield line.finding(
         ONE_CORE,
         what=(
             f"{number(line.per_step)} norms a step, each by one GPU core, take {percent(saved / step.time.seconds)} of "
             "the predicted step."
         ),
+        cost_ns=(steps * low, steps * high),
         related_sites=[other.site for other in lines[1:]],
         related_as="also at",
     )
