@@ -267,10 +267,7 @@ class Capture:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)
                     else:
-                        choice, unmoved = device_choice(self._file)
-                        self._writer.set_meta("device_choice", choice)
-                        if choice and not choice["chosen"]:
-                            self._writer.set_meta("unmoved", unmoved)
+                        self._writer.set_meta("device_choice", device_choice(self._file))
                 if self._on_virtual:
                     for key, value in self._looks.end().items():
                         self._writer.set_meta(key, value)
