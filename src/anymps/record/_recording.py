@@ -268,12 +268,6 @@ class Recording:
         names = tuple(operators)
         return self.occurrences(Picked(of=f"o.name IN ({', '.join('?' * len(names))})", values=names))
 
-    def at_line(self, line: Site) -> tuple[Occurrence, ...]:
-        """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
-        same = ", ".join(str(number) for number, site in self._sites.items() if site.file_line == line.file_line)
-        called = Picked(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({same})")
-        return self.occurrences(called) if line.known and same else ()
-
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
         return self.occurrences(Picked(of="instr(s.inputs, ?)", condition=ON_MPS, values=(f'"{dtype}[',)))
