@@ -15,7 +15,6 @@ import torch
 from anymps.capture.observer._refusals import (
     DELAYED_ERROR,
     culprit_of,
-    keeps_results_alone,
     kind_of,
     refused_operator,
 )
@@ -141,7 +140,7 @@ class ObserverCore:
             self._surfaced(error)
             return Answer.LATE
         if type(error) not in _OF_TORCH:
-            return Answer.LATE if keeps_results_alone(operator) else Answer.FOREIGN
+            return Answer.FOREIGN
         kind = kind_of(error, wide_complex=wide_complex)
         if kind is None:
             return Answer.RAISED
