@@ -13,10 +13,10 @@ from anymps.record import (
     Fate,
     Flag,
     Phase,
-    QueuedWait,
     Recording,
     RecordingBuilder,
     RecordingWriter,
+    StepQueue,
     Wait,
     WaitQueue,
 )
@@ -149,8 +149,8 @@ def test_queues_of_one_step() -> None:
     queues = recording.step_queues(step)
     move, read = (queue.site for queue in queues.waits)
     assert queues.waits == (
-        QueuedWait(2, 2000, 2050, 2060, Wait.COPY_TO_MPS, move, 0, 50, 0),
-        QueuedWait(2, 2060, 2400, 2410, Wait.ITEM, read, 4, 260, 80),
+        StepQueue(2, 2000, 2050, 2060, Wait.COPY_TO_MPS, move, 0, 50, 0),
+        StepQueue(2, 2060, 2400, 2410, Wait.ITEM, read, 4, 260, 80),
     )
     assert (queues.left, queues.operators) == (1, 5)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from anymps._vocabulary import Direction, Flag, Phase, Wait
 from anymps.record._facts import Site
 from anymps.record._rows import Rows
-from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare, QueuedWait
+from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare, StepQueue
 from anymps.record.format import ON_CPU, ON_MPS
 
 # In SQLite shifts and `|` bind alike. A call whose signature is missing is neither on mps nor on the CPU.
@@ -39,7 +39,7 @@ class Walk:
 
     shares: dict[int, dict[Phase, PhaseShare]]
     last_phases: dict[int, Phase]
-    waits: tuple[QueuedWait, ...]
+    waits: tuple[StepQueue, ...]
     left: int
 
     def fallbacks(self, step: int) -> int:
@@ -76,7 +76,7 @@ def walk(
     """
     complete = rows("SELECT step, start_ns, end_ns FROM steps WHERE end_ns IS NOT NULL")
     steps = {step: _Sums(clock=start, end=end) for step, start, end in complete}
-    waits: list[QueuedWait] = []
+    waits: list[StepQueue] = []
     operators = work = 0
     at, sums = None, _Sums()
     for step, kind, start, length, size, line in stream(_CALLS.format(within=within)):
@@ -86,9 +86,7 @@ def walk(
         end = start + length
         if kind & _WAIT:
             host = max(start - since - work, 0)
-            waits.append(
-                QueuedWait(step, since, start, end, Wait(kind >> 16 & 0xFF), site(line), operators, host, work)
-            )
+            waits.append(StepQueue(step, since, start, end, Wait(kind >> 16 & 0xFF), site(line), operators, host, work))
             operators = work = 0
             since = max(end, since)
         elif kind & _KERNEL == _ON_MPS:

@@ -18,7 +18,7 @@ from anymps.capture.observer._refusals import (
     kind_of,
     refused_operator,
 )
-from anymps.capture.observer._waits import WaitWatch
+from anymps.capture.observer._waits import BindingWrappers
 from anymps.device import known_hazards
 from anymps.record import Fate, RefusalKind
 
@@ -60,7 +60,7 @@ class ObserverCore:
         about to run.
         """
         self._core = core
-        self._waits = WaitWatch(self._core, self._surfaced)
+        self._waits = BindingWrappers(self._core, self._surfaced)
         self._note_refusal: Callable[..., None] | None = None
         self._note_surfaced: Callable[[int], None] | None = None
         self._blamed = 0
