@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         RareWork,
         Step,
         StepQueue,
-        StepQueues,
         StepSum,
         StepTable,
     )
@@ -86,7 +85,6 @@ __all__ = [
     "Step",
     "StepMemory",
     "StepQueue",
-    "StepQueues",
     "StepSum",
     "StepTable",
     "Suite",
@@ -118,7 +116,7 @@ if not TYPE_CHECKING:
             "_place": "check_recordable move_recording remove_recording",
             "_processes": "LinesByProcess",
             "_recording": "Recording",
-            "_step_facts": "PHASE_NUMBERS PhaseShare StepQueue RareWork Step StepQueues StepSum StepTable",
+            "_step_facts": "PHASE_NUMBERS PhaseShare StepQueue RareWork Step StepSum StepTable",
             "_writer": "RecordingWriter",
         },
     )

@@ -103,20 +103,6 @@ class StepQueue:
 
 
 @dataclass(frozen=True)
-class StepQueues:
-    """The waits of one step in the order of time; `left` kernels were queued after the last of them."""
-
-    step: Step
-    waits: tuple[StepQueue, ...]
-    left: int
-
-    @property
-    def operators(self) -> int:
-        """Kernels queued in the whole step."""
-        return self.left + sum(wait.operators for wait in self.waits)
-
-
-@dataclass(frozen=True)
 class StepSum:
     """One complete step in brief: its wall clock in ns, and how often it waited and ran operators on the CPU."""
 

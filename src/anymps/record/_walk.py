@@ -32,15 +32,11 @@ _KERNEL: Final = _ON_MPS | _VIEW  # of these two, one that is queued has the fir
 
 @dataclass(frozen=True)
 class Walk:
-    """`shares` are the rows of the step table, by step and phase, of complete steps.
-
-    `left` is how many operators were queued after the last wait.
-    """
+    """`shares` are the rows of the step table, by step and phase, of complete steps."""
 
     shares: dict[int, dict[Phase, PhaseShare]]
     last_phases: dict[int, Phase]
     waits: tuple[StepQueue, ...]
-    left: int
 
     def fallbacks(self, step: int) -> int:
         """How many calls of a complete step ran on the CPU."""
@@ -107,7 +103,6 @@ def walk(
         shares={step: _shares(steps[step]) for step, _, _ in complete},
         last_phases={step: Phase(found.last_phase) for step, found in steps.items() if found.last_phase is not None},
         waits=tuple(waits),
-        left=operators,
     )
 
 
