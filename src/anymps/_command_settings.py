@@ -174,13 +174,6 @@ class JoinSettings:
 
 
 @dataclass(frozen=True)
-class JoinManifestsSettings:
-    """Of `anymps join-manifests`."""
-
-    into: Path = row("file", help="The manifest that the shards started from; it is updated in place.", required=True)
-
-
-@dataclass(frozen=True)
 class DoctorSettings:
     """Of `anymps doctor`."""
 
@@ -267,7 +260,6 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "fix": FixSettings,
     "diff": DiffSettings,
     "join": JoinSettings,
-    "join-manifests": JoinManifestsSettings,
     "doctor": DoctorSettings,
     "coverage": CoverageSettings,
     "convert": ConvertSettings,

@@ -8,7 +8,7 @@ import pytest
 from anymps.commands.bench._prediction import Prediction, predict
 from anymps.commands.bench._session import bench_text, recorded_steps
 from anymps.record import Recording
-from anymps.train.timing import Comparison, Run, Timing
+from anymps.timing import Comparison, Run, Timing
 from commands.test_bench import follows_the_schema
 from timed_steps import MS, Steps
 

@@ -96,6 +96,6 @@ for render in (render_summary, render_terminal):
 print([(wait.wait.label, wait.count) for wait in recording.waits()])
 """
     short, full, waits = run_with_torch(ENABLE + script).lines
-    assert "4 waits in every step; without them the host could queue whole steps without waiting." in short
+    assert "4 waits in every step." in short
     assert "Copies to the device wait too; the findings say how to avoid that:" in full
     assert sorted(ast.literal_eval(waits)) == [("copy to mps", 30), ("item", 10)]

@@ -13,7 +13,7 @@ import torch
 from anymps.device import enforce_hazards
 from anymps.rules.faults import all_hazards
 from anymps.verify import KINDS, Difference, compare
-from anymps.verify.cases import TABLE, WAITING, CallThatWaits, _samples, _streams, _waits, cases_of
+from anymps.verify.cases import TABLE, WAITING, SampleCall, _samples, _streams, _waits, cases_of
 
 from .answering import answers, asked
 
@@ -115,7 +115,7 @@ def test_another_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits where it did not."""
     before = asked("waits", ("clone",))
     call = WAITING["clone"]
-    monkeypatch.setitem(WAITING, "clone", CallThatWaits(lambda x: x.clone().cpu(), call.waits, call.make))
+    monkeypatch.setitem(WAITING, "clone", SampleCall(lambda x: x.clone().cpu(), call.waits, call.make))
     (found,) = differences("waits", before, cases=("clone",))
     assert (found.what, found.mac, found.ours) == ("value", "does not wait", "waits")
 

@@ -32,7 +32,6 @@ _MODULES: Final = {
     "explain": "_explain",
     "fix": "_fix",
     "join": "_join",
-    "join-manifests": "_join_manifests",
     "kernels": "_kernels",
     "plan": "_plan",
     "report": "_report",

@@ -10,7 +10,7 @@ from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding
 from anymps.findings._prices import SeldomStep, seldom_steps, step_on_mac
 from anymps.findings._registry import notes
-from anymps.findings._wait_places import Ahead, WaitPlace, ahead, needless_places, wait_places, waits_at
+from anymps.findings._wait_places import WaitPlace, needless_places, wait_places, waits_at
 from anymps.findings.rules import growth_per_step
 from anymps.forecast import Forecast, loop_forecasts, try_forecast, why_no_forecast
 from anymps.record import (
@@ -27,7 +27,7 @@ from anymps.record import (
     Signature,
     Site,
     Step,
-    StepQueues,
+    StepQueue,
     StepSum,
     StepTable,
 )
@@ -65,7 +65,7 @@ class Story:
     trains: bool
     step_table: StepTable
     step_sums: tuple[StepSum, ...]
-    queues: StepQueues | None
+    queues: tuple[StepQueue, ...]
     operators: tuple[OperatorUse, ...]
     lines: tuple[Line, ...]
     processes: LinesByProcess
@@ -103,7 +103,7 @@ class Story:
             trains=recording.trains,
             step_table=recording.step_table(),
             step_sums=recording.step_sums(),
-            queues=recording.step_queues(step) if step is not None else None,
+            queues=recording.step_queues(step) if step is not None else (),
             operators=recording.operators(),
             lines=recording.lines(),
             processes=recording.lines_by_process,
@@ -150,8 +150,4 @@ class Story:
 
     def in_typical(self, places: Iterable[WaitPlace]) -> int:
         """How many waits of the typical step are at these places."""
-        return waits_at(places, self.queues) if self.queues is not None else 0
-
-    def ahead(self, hurting: Iterable[WaitPlace]) -> Ahead | None:
-        """How far ahead the host gets; None without a typical step, or if nothing hurts in it."""
-        return ahead(self.queues, hurting) if self.queues is not None else None
+        return waits_at(places, self.queues)

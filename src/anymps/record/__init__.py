@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from anymps.record._step_facts import (
         PHASE_NUMBERS,
         PhaseShare,
-        QueuedWait,
         RareWork,
         Step,
-        StepQueues,
+        StepQueue,
         StepSum,
         StepTable,
     )
@@ -71,7 +70,6 @@ __all__ = [
     "Part",
     "Phase",
     "PhaseShare",
-    "QueuedWait",
     "RareWork",
     "Recording",
     "RecordingBuilder",
@@ -86,7 +84,7 @@ __all__ = [
     "SourcePlace",
     "Step",
     "StepMemory",
-    "StepQueues",
+    "StepQueue",
     "StepSum",
     "StepTable",
     "Suite",
@@ -118,7 +116,7 @@ if not TYPE_CHECKING:
             "_place": "check_recordable move_recording remove_recording",
             "_processes": "LinesByProcess",
             "_recording": "Recording",
-            "_step_facts": "PHASE_NUMBERS PhaseShare QueuedWait RareWork Step StepQueues StepSum StepTable",
+            "_step_facts": "PHASE_NUMBERS PhaseShare StepQueue RareWork Step StepSum StepTable",
             "_writer": "RecordingWriter",
         },
     )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from anymps._vocabulary import Flag, Phase, Wait
 from anymps.record._facts import Site, WaitQueue
 from anymps.record._rows import Rows, interval, last_detailed, median_of, read_walls
-from anymps.record._step_facts import QueuedWait
+from anymps.record._step_facts import StepQueue
 from anymps.record._walk import Walk
 from anymps.record.format import ON_MPS
 
@@ -104,13 +104,13 @@ def _typical(waits: Mapping[int, int], steps: Sequence[int]) -> float:
 
 
 def _measured(
-    waits: Sequence[QueuedWait], first: int, until: int | None
+    waits: Sequence[StepQueue], first: int, until: int | None
 ) -> dict[_Place, tuple[int, int, int, float, float]]:
     """By place and kind of wait: how many waits before step `until`, median and most operators, mean times (ns).
 
     The first step is left out of a place that later ones have too, as in the step table.
     """
-    groups: dict[_Place, list[QueuedWait]] = {}
+    groups: dict[_Place, list[StepQueue]] = {}
     for wait in waits:
         groups.setdefault((*wait.site.file_line, wait.wait), []).append(wait)
     found = {}

@@ -34,7 +34,7 @@ from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues
 from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
-from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable
+from anymps.record._step_facts import Step, StepQueue, StepSum, StepTable
 from anymps.record._step_table import read_step_sums, read_step_table, typical_step
 from anymps.record._strict import read_facts, read_form, read_object, read_optimizer, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators
@@ -74,7 +74,7 @@ class Recording:
         self._file = OpenFile(connection, name)
         self._rows = self._file.rows
         self._answers: dict[Picked, tuple[Occurrence, ...]] = {}
-        self._step_queues: dict[int, StepQueues] = {}
+        self._step_queues: dict[int, tuple[StepQueue, ...]] = {}
         try:
             if foreign:
                 self._file.check()
@@ -227,12 +227,12 @@ class Recording:
         begins = [part.begin_ns for part in self.parts[1:]]
         return read_queues(self._rows, self._walk, self.site, only_detailed=self.dropped > 0, begins=begins)
 
-    def step_queues(self, step: Step) -> StepQueues:
-        """The waits of one step with full detail, such as the typical one, each with the queue before it."""
+    def step_queues(self, step: Step) -> tuple[StepQueue, ...]:
+        """The queues of one step with full detail, such as the typical one, each up to a wait."""
         known = self._step_queues.get(step.step)
         if known is None:
             through = walk(self._rows, self.stream, self.site, within(self._rows, step.step), step.start_ns)
-            known = self._step_queues[step.step] = StepQueues(step, through.waits, through.left)
+            known = self._step_queues[step.step] = through.waits
         return known
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
@@ -267,12 +267,6 @@ class Recording:
         """Where certain operators (`aten::native_dropout`) ran, by name and place."""
         names = tuple(operators)
         return self.occurrences(Picked(of=f"o.name IN ({', '.join('?' * len(names))})", values=names))
-
-    def at_line(self, line: Site) -> tuple[Occurrence, ...]:
-        """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
-        same = ", ".join(str(number) for number, site in self._sites.items() if site.file_line == line.file_line)
-        called = Picked(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({same})")
-        return self.occurrences(called) if line.known and same else ()
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""

@@ -14,7 +14,6 @@ from anymps.report._predicted import mac_seconds
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
 from anymps.report.document import Cut
 
-_WORTH_A_WORD = 0.1  # of how far the host runs ahead: what changes less says nothing
 _RARE = 0.5  # times a step: a fraction tells less than how often
 _QUEUED_ON_A_CARD = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA GPU."
 _DONE_AT_ONCE = (
@@ -71,21 +70,14 @@ def waits(story: Story, findings: Sequence[Finding]) -> str:
     number, where = needless_waits(story, findings)
     if not number:
         return ""
-    needless = story.needless(findings)
     one = count(number) == "1"
     of = f" of {_listed(where)}" if where else ""
     whole = sum(share.waits for share in story.step_table.typical)
     fewest = min((step.waits for step in story.step_sums[1:]), default=number)
     step = "every step" if where or fewest >= number else "a typical step"
-    words, them = f"{count(number)} {'wait' if one else 'waits'} in {step}{of}", "it" if one else "them"
     if not where and count(whole) != count(number):
-        words = f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless"
-    reach = story.ahead(needless)
-    if reach is not None and reach.whole:
-        return f"{words}; without {them} the host could queue whole steps without waiting."
-    if reach is None or reach.without - reach.now < _WORTH_A_WORD * reach.now:
-        return f"{words}."
-    return f"{words}; without {them} the host could run {reach.without:,} operators ahead, not {reach.now:,}."
+        return f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless."
+    return f"{count(number)} {'wait' if one else 'waits'} in {step}{of}."
 
 
 def needless_waits(story: Story, findings: Sequence[Finding]) -> tuple[float, list[str]]:

@@ -25,7 +25,7 @@ from anymps.rules._operators import operator_rules
 from anymps.rules._readings import Release, holds
 from anymps.rules._registered import native_since, registered, registrations
 from anymps.rules._versions import NEWEST, OLDEST, check_supported
-from anymps.rules._waits import WaitRule, wait_of
+from anymps.rules._waits import SyncPoint, wait_of
 from anymps.rules._wheel import Overload, installed_torch, native_functions
 from anymps.rules.texts import (
     SAME_GPU_CHECKS,
@@ -82,7 +82,7 @@ class Coverage:
     family_verified: bool = True
     check: BackendText | None = None
     scalar_on_cpu: bool = False
-    wait: WaitRule | None = None
+    wait: SyncPoint | None = None
     limits: tuple[OperatorLimit, ...] = ()
     assumed: bool = False
     details: bool = True
@@ -278,7 +278,7 @@ def _words(check: Family, base: str) -> BackendText | None:
     return devices_differ(check) if check in (Family.PLACEHOLDER, Family.METAL) else None
 
 
-def _wait(answer: Coverage, name: str, version: str) -> WaitRule | None:
+def _wait(answer: Coverage, name: str, version: str) -> SyncPoint | None:
     if "strided" in answer.layouts:
         return wait_of(name, version) if answer.kind is Kind.NATIVE else None
     return wait_of(name, version, sparse=True) if "sparse COO" in answer.layouts else None

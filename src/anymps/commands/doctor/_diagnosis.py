@@ -226,14 +226,9 @@ def _gpu_check(found: Gpus, wanted: bool) -> Check:
     gpus = [] if why or driver is None else [(gpu, why_not_gpu(found, gpu)) for gpu in driver.gpus]
     serving = [gpu for gpu, lack in gpus if lack is None]
     if serving:
-        told = [f"cuda:{gpu.number}, {gpu.name}, {_room(gpu.free, gpu.total)}" for gpu in serving]
+        told = [f"cuda:{gpu.number}, {gpu.name}, {gpu.total / (1 << 30):.1f} GiB" for gpu in serving]
         return Check("NVIDIA GPU", Status.OK, f"{'; '.join(told)} (--substrate cuda)")
     lacks = [why] if why else [lack for _, lack in gpus if lack]
     if wanted:
         return Check("NVIDIA GPU", Status.WARN, "; ".join(map(str, lacks)))
     return Check("NVIDIA GPU", Status.OK, f"none: {'; '.join(lack.cause for lack in lacks)}")
-
-
-def _room(free: int | None, total: int) -> str:
-    gib = 1 << 30
-    return f"{total / gib:.1f} GiB" if free is None else f"{free / gib:.1f} of {total / gib:.1f} GiB free"

@@ -1,10 +1,9 @@
-"""The result of a measurement: its numbers in nanoseconds, a table of them, and reasons to distrust them."""
+"""What was measured: numbers in nanoseconds, a table of them, ratios, and reasons to distrust them."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from anymps._text import aligned, clean, duration, percent
@@ -34,9 +33,8 @@ class Timing:
 
     ``runs`` are the counted runs, each of ``calls`` calls between two synchronises; the numbers derived from them are
     for one call. ``first`` is the very first call, which compiles on a GPU; it is not counted (None: not measured).
-    ``synchronize_ns`` is the time of a synchronise that has nothing to wait for, which is part of every run. ``reads``
-    are the places in the function that read a value from the device. ``virtual`` is True for the virtual device.
-    ``more`` says how to get more runs, where there are too few.
+    ``synchronize_ns`` is the time of a synchronise that has nothing to wait for, which is part of every run.
+    ``virtual`` is True for the virtual device. ``more`` says how to get more runs, where there are too few.
     """
 
     name: str
@@ -45,7 +43,6 @@ class Timing:
     first: Run | None = None
     calls: int = 1
     synchronize_ns: int = 0
-    reads: tuple[str, ...] = field(default=())
     virtual: bool = False
     more: str = f"take {FEW_RUNS}"
 
@@ -112,27 +109,71 @@ class Timing:
             "queue_median_ns": self.queue_ns,
             "first_ns": self.first.finished_ns if self.first else None,
             "synchronize_ns": self.synchronize_ns,
-            "reads": list(self.reads),
             "times_ns": list(self.times_ns),
             "warnings": list(warnings_of(self)),
         }
 
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast ``name`` is as ``base``, by the median over the rounds; a ``value`` above 1 is faster."""
+
+    name: str
+    base: str
+    value: float
+
     def __str__(self) -> str:
-        return "\n".join([table([self]), *(f"warning: {text}" for text in warnings_of(self))])
+        factor, word = (self.value, "fast") if self.value > 1 else (1 / self.value, "slow")
+        return f"{clean(self.name)}: {factor:.2f} times as {word} as {clean(self.base)}"
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as plain data."""
+        return {"name": self.name, "base": self.base, "times_as_fast": self.value, "text": str(self)}
 
 
-COLUMNS = ("", "device", "median", "IQR", "min", "max", "queued", "first", "runs")
-"""What `cells` has of each timing: its name, then what it is."""
+@dataclass(frozen=True)
+class Comparison:
+    """Timings that were taken alternately, and the ratio of each to the first."""
+
+    timings: tuple[Timing, ...]
+
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """All but the first, beside the first."""
+        base, *others = self.timings
+        return tuple(_ratio(other, base) for other in others)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to distrust the numbers; a reason that concerns one of several timings names it."""
+        texts: dict[str, list[str]] = {}
+        for timing in self.timings:
+            for text in warnings_of(timing):
+                texts.setdefault(text, []).append(clean(timing.name))
+        return tuple(
+            text if len(names) == len(self.timings) else f"{', '.join(names)}: {text}" for text, names in texts.items()
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as plain data; times in nanoseconds."""
+        return {
+            "timings": [timing.to_json() for timing in self.timings],
+            "ratios": [ratio.to_json() for ratio in self.ratios],
+        }
+
+    def __str__(self) -> str:
+        rows = aligned([_COLUMNS, *map(_row, self.timings)], (0, 1))
+        return "\n".join([*rows, *map(str, self.ratios), *(f"warning: {text}" for text in self.warnings)])
 
 
-def cells(timings: Sequence[Timing]) -> list[list[str]]:
-    """One row for each timing, with units, in the order of `COLUMNS`."""
-    return [_row(timing) for timing in timings]
+def _ratio(timing: Timing, base: Timing) -> Ratio:
+    """Both times of a round saw the same state of the machine. A coarse clock gives zeros."""
+    pairs = zip(base.times_ns, timing.times_ns, strict=True)
+    value = statistics.median(max(first, 1e-3) / max(other, 1e-3) for first, other in pairs)
+    return Ratio(timing.name, base.name, value)
 
 
-def table(timings: Sequence[Timing]) -> str:
-    """The timings as rows of plain text, with units."""
-    return "\n".join(aligned([COLUMNS, *cells(timings)], (0, 1)))
+_COLUMNS = ("", "device", "median", "IQR", "min", "max", "queued", "first", "runs")
 
 
 def warnings_of(timing: Timing) -> tuple[str, ...]:
@@ -156,8 +197,6 @@ def warnings_of(timing: Timing) -> tuple[str, ...]:
             f"the first call took {_time(timing.first.finished_ns)}, {timing.first.finished_ns / median:,.0f} times "
             f"the median, and is not counted{why}"
         )
-    if timing.reads:
-        found.append(f"reads a value inside, so the host waits there: {', '.join(timing.reads)}")
     run = median * timing.calls
     if run and timing.synchronize_ns > LARGE_SYNCHRONIZE * run:
         found.append(

@@ -10,16 +10,17 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from anymps.capture import OptimizerNumbers
 from anymps.record.loop import Rounds
-from anymps.train.timing._measure import CLOCK, Clock, Stopwatch, Synchronize
-from anymps.train.timing._timing import Run, Timing
+from anymps.timing._measure import CLOCK, Clock, Stopwatch, Synchronize
+from anymps.timing._timing import Run, Timing
 
 
 class StepTimer:
     """Times whole training steps, each from the end of one `optimizer.step()` to the end of the next.
 
-    A context manager. The first ``warmup`` steps are not counted. The device is that of the first optimizer's first
-    parameter. It is synchronised after each step, so the host cannot run ahead into the next one. If optimizers take
-    turns, a step is a round of all of them. ``on_step`` is called after each step with the number of counted ones.
+    A context manager. The first ``warmup`` steps, at least one, are not counted. The device is that of the first
+    optimizer's first parameter. It is synchronised after each step, so the host cannot run ahead into the next one. If
+    optimizers take turns, a step is a round of all of them. ``on_step`` is called after each step with the number of
+    counted ones.
     """
 
     def __init__(
@@ -30,8 +31,6 @@ class StepTimer:
         clock: Clock = CLOCK,
         synchronize: Synchronize | None = None,
     ) -> None:
-        if warmup < 1:
-            raise ValueError(f"warmup must be at least 1, not {warmup}: the first step has no beginning")
         self._warmup, self._on_step = warmup, on_step
         self._clock, self._synchronize = clock, synchronize
         self._watch: Stopwatch | None = None
@@ -82,7 +81,7 @@ class StepTimer:
 
     def _time(self, optimizer: torch.optim.Optimizer, *, counts: bool) -> None:
         if self._watch is None:
-            device = next((p.device for group in optimizer.param_groups for p in group["params"]), None)
+            device = next((p.device for group in optimizer.param_groups for p in group["params"]), "cpu")
             self._watch = Stopwatch.of(device, self._clock, self._synchronize)
         queued = self._watch.clock()
         self._watch.synchronize()
