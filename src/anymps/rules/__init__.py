@@ -8,15 +8,7 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.rules._casts import castable_dtypes, refused_cast
-    from anymps.rules._coverage import (
-        Coverage,
-        Kind,
-        Summary,
-        coverage,
-        coverage_summary,
-        find_operators,
-        nearest_operators,
-    )
+    from anymps.rules._coverage import Coverage, Kind, coverage, find_operators, nearest_operators
     from anymps.rules._determinism import AlertRow, alerts
     from anymps.rules._device_checks import NOT_CHECKED, device_checks
     from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
@@ -46,7 +38,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "_casts": "castable_dtypes refused_cast",
-            "_coverage": "Coverage Kind Summary coverage coverage_summary find_operators nearest_operators",
+            "_coverage": "Coverage Kind coverage find_operators nearest_operators",
             "_determinism": "AlertRow alerts",
             "_device_checks": "NOT_CHECKED device_checks",
             "_dtypes": "DtypeRow REFUSED_DTYPES SCALAR_TYPES dtype_table refused_dtype widened_dtypes",
