@@ -18,14 +18,4 @@ if TYPE_CHECKING:
     from anymps.kernels._wheel import download, read_release, wheel_digest
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_launcher": "Launcher check_tools",
-            "_library": "CompiledKernel KernelLibrary",
-            "_metadata": "BufferArgument",
-            "_metallib": "Metallib",
-            "_store": "add_kernels added_release added_releases open_kernels remove_kernels",
-            "_wheel": "download read_release wheel_digest",
-        },
-    )
+    __getattr__ = lazy_face(__name__)
