@@ -300,6 +300,13 @@ def test_signature_of_a_kernel() -> None:
     ]
 
 
+def test_a_table_of_addresses_is_refused() -> None:
+    """Kernels of fused optimizers and of indexing take one; no call of an operator is computed by them."""
+    text = str(llvm().parse_bitcode(bitcode(ADD))).replace('!"air.buffer"', '!"air.indirect_buffer"', 1)
+    with pytest.raises(KernelsError, match=r"\(it takes a table of addresses, which nothing fills here\)"):
+        read_signature(text)
+
+
 def test_control_characters_in_metadata() -> None:
     """A name from a wheel is printed, so it holds no byte that a terminal obeys."""
     text = str(llvm().parse_bitcode(bitcode(ADD)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.metal._arguments import PADDING, Arguments, Constant, Table, bind_arguments, group_of
+    from anymps.metal._arguments import PADDING, Arguments, Constant, bind_arguments, group_of
     from anymps.metal._device import Device
     from anymps.metal._launch import Packed, Sizes3
     from anymps.metal._library import MetalKernel, ShaderLibrary
