@@ -320,7 +320,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path = made(tmp_path, metallib({NAME: bitcode(ADD), "other_half": bitcode(ADD)}), INSTALLED)
     assert main(["kernels", "list"]) == 2
     assert capsys.readouterr().err == (
-        f"anymps: the Metal kernels of torch {INSTALLED} have not been added: run `anymps kernels add --download`\n"
+        f"anymps: the Metal kernels of torch {INSTALLED} have not been added: run "
+        f"`anymps kernels add --torch {INSTALLED} --download`\n"
     )
     assert main(["kernels", "add", str(path)]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -335,7 +336,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["kernels", "remove"]) == 0
     assert capsys.readouterr().out.startswith(f"removed the Metal kernels of torch {INSTALLED}, ")
     assert main(["kernels", "remove"]) == 2
-    assert capsys.readouterr().err == f"anymps: the Metal kernels of torch {INSTALLED} have not been added\n"
+    assert capsys.readouterr().err.startswith(f"anymps: the Metal kernels of torch {INSTALLED} have not been added: ")
     assert main(["kernels", "add"]) == 2
     assert main(["kernels"]) == 2
     assert capsys.readouterr().err == (

@@ -9,15 +9,14 @@ from pathlib import Path
 import click
 
 from anymps._command_settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings
-from anymps._errors import KernelsError, UsageError
+from anymps._errors import UsageError
 from anymps._text import means_release, plural, size
 from anymps.cleanup import PrivateFolder
 from anymps.commands._help import Group
 from anymps.commands._options import takes
 from anymps.kernels import (
-    Metallib,
     add_kernels,
-    added_releases,
+    added_release,
     download,
     open_kernels,
     read_release,
@@ -77,7 +76,8 @@ def add(asked: KernelsAddSettings, wheel: Path | None) -> int:
 @takes("kernels list")
 def list_(asked: KernelsListSettings, pattern: str | None) -> int:
     """List the kernels that were added: those with PATTERN in their names, or that match it ('add_dense_*')."""
-    library, release = _opened(asked.release)
+    release = added_release(asked.release or _installed())
+    library = open_kernels(release)
     wanted = "*" if pattern is None else pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
     names = sorted(name for name in library.kernels if fnmatchcase(name, wanted))
     if not names:
@@ -93,7 +93,7 @@ def list_(asked: KernelsListSettings, pattern: str | None) -> int:
 @takes("kernels remove")
 def remove(asked: KernelsRemoveSettings) -> int:
     """Delete the kernels that were added."""
-    release = _meant(asked.release)
+    release = added_release(asked.release or _installed())
     click.echo(f"removed the Metal kernels of torch {release}, {size(remove_kernels(release))}")
     return 0
 
@@ -106,20 +106,3 @@ def _whole(release: str, wheel: Path) -> str:
 
 def _installed() -> str:
     return str(installed_torch().version).partition("+")[0]
-
-
-def _meant(release: str | None) -> str:
-    """The release that is asked about: `2.15` means the newest added one of these."""
-    release = release or _installed()
-    return next((one for one in reversed(added_releases()) if means_release(release, one)), release)
-
-
-def _opened(release: str | None) -> tuple[Metallib, str]:
-    release = _meant(release)
-    try:
-        return open_kernels(release), release
-    except KernelsError as error:
-        others = [other for other in added_releases() if other != release]
-        if others and "have not been added" in str(error):
-            raise KernelsError(f"{error}; the cache has those of torch {', '.join(others)} (--torch)") from None
-        raise
