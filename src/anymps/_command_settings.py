@@ -212,7 +212,7 @@ class KernelsAddSettings:
 
 @dataclass(frozen=True)
 class KernelsRemoveSettings:
-    """Of `anymps kernels remove`, and of those that read the kernels."""
+    """Of `anymps kernels remove`, and of `list`."""
 
     release: str | None = row(
         "text", help="Use the kernels of this release, not of the installed one.", option="torch",
@@ -224,15 +224,7 @@ class KernelsRemoveSettings:
 class KernelsListSettings(KernelsRemoveSettings):
     """Of `anymps kernels list`."""
 
-    all: bool = row("flag", False, "Print every name, one a line, on a terminal too.")
     json: bool = row("flag", False, "Print the names as JSON.")
-
-
-@dataclass(frozen=True)
-class KernelsShowSettings(KernelsRemoveSettings):
-    """Of `anymps kernels show`."""
-
-    json: bool = row("flag", False, "Print the answer as JSON.")
 
 
 @dataclass(frozen=True)
@@ -265,7 +257,6 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "convert": ConvertSettings,
     "kernels add": KernelsAddSettings,
     "kernels list": KernelsListSettings,
-    "kernels show": KernelsShowSettings,
     "kernels remove": KernelsRemoveSettings,
     "pytest": PytestSettings,
 }

@@ -299,7 +299,6 @@ def test_whole_text() -> None:
         "compiler         c++ (Debian 12.2.0) 12.2.0\n"
         "environment\n"
         "  ANYMPS_MAC=M1 8GB\n"
-        "                 a setting of anymps\n"
         "  PYTORCH_MPS_HIGH_WATERMARK_RATIO=off\n"
         "                 WARN: not a number: C's strtod makes 0 of it, so the limit is off"
     )

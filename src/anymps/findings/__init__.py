@@ -19,18 +19,4 @@ if TYPE_CHECKING:
     from anymps.findings.rules import NOTHING_RAN, nothing_ran
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_judgement": "Judgement Outcome unused",
-            "_model": "Example Finding Rule numbered",
-            "_registry": "RULES find is_refusal nearest_rule",
-            "_selection": "Selection read_baseline roots select write_baseline",
-            "_settings": "FAIL_ON Settings parse_fail_on read_settings",
-            "_severity": "Severity",
-            "_story": "Story",
-            "_wait_places": "WaitPlace",
-            "advice": "equivalent",
-            "rules": "NOTHING_RAN nothing_ran",
-        },
-    )
+    __getattr__ = lazy_face(__name__)
