@@ -55,6 +55,9 @@ class ReportSettings(Settings):
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
     verbose: bool = row("flag", False, "Show each finding in full, and this machine's own times.", short="-v")
+    gpu_log: Path | None = row(
+        "file", help="Show GPU time by line: a log of the recorded run on a Mac, with PYTORCH_MPS_LOG_PROFILE_INFO=16.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

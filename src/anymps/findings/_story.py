@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from anymps.findings._gpu_profile import GpuProfile, gpu_profile, read_operations
 from anymps.findings._judgement import Judgement, how_it_ended, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding
@@ -50,7 +51,7 @@ class Story:
     `facts` are those of `run` as the recording holds them, for programs. `unused`: nothing reached mps. `waits`
     are the places where the host waited, and `wait_calls` the single calls. `forecast` is the typical step on the
     recording's Mac, or `no_forecast` why there is none; `on_mac` is the same for a training whose time is told.
-    `loop_forecasts` has a step of each of several loops.
+    `loop_forecasts` has a step of each of several loops. `gpu_profile` is what torch's own profiler measured on a Mac.
     """
 
     run: Meta
@@ -85,10 +86,14 @@ class Story:
     growth_per_step: float
     notes: tuple[str, ...]
     calls: Calls
+    gpu_profile: GpuProfile | None = None
 
     @classmethod
-    def of(cls, recording: Recording) -> Story:
-        """Work it out. Raises RecordingError if the recording is damaged."""
+    def of(cls, recording: Recording, gpu_log: str = "") -> Story:
+        """Work it out, with the log of torch's own profiler if there is one.
+
+        Raises RecordingError if the recording is damaged.
+        """
         step = recording.typical_step()
         return cls(
             run=recording.run,
@@ -123,6 +128,7 @@ class Story:
             growth_per_step=growth_per_step(recording),
             notes=tuple(notes(recording)),
             calls=Calls(recording.calls_in_brief, recording.signature, recording.module, recording.site),
+            gpu_profile=gpu_profile(recording, read_operations(gpu_log)) if gpu_log else None,
         )
 
     @property

@@ -39,7 +39,7 @@ from anymps.report.document import (
     Section,
     Table,
 )
-from anymps.report.run._lines import lines_section
+from anymps.report.run._lines import gpu_section, lines_section
 from anymps.report.run._waits import waits_section
 
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
@@ -101,6 +101,7 @@ def _sections(
         yield from timeline_section(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
+    yield from gpu_section(story)
     yield from memory_section(story, page=page)
     if page:
         yield from _operators(story.operators)
@@ -131,6 +132,7 @@ def _brief(story: Story, findings: Sequence[Finding], notes: Sequence[Note]) -> 
         yield Section("findings", "What to change", (table if costs else table.of_columns((0, 1, 2)),))
     yield from step_section(story, brief=True)
     yield from waits_section(story, findings, brief=True)
+    yield from gpu_section(story)
     yield from memory_section(story, brief=True)
     yield lines_section(story)
     if told := tuple(limits(story, brief=True)):

@@ -48,6 +48,7 @@ def _report(story: Story, findings: Sequence[Finding]) -> dict[str, object]:
         "memory": [record_object(sample) for sample in story.memory_samples],
         "memory_peak": _memory_peak(story),
         "limits": limits(story),
+        **({"gpu_profile": record_object(story.gpu_profile)} if story.gpu_profile is not None else {}),
     }
 
 
