@@ -119,6 +119,19 @@ def test_module_paths_and_lines_of_forward_and_backward() -> None:
     }
 
 
+def test_a_gradient_of_a_gradient_has_the_lines_of_the_forward() -> None:
+    """What `create_graph=True` puts into the graph runs in a later backward, at the line that it belongs to."""
+    x = torch.ones(3, device="mps", requires_grad=True)
+    with anymps.record() as capture:
+        y = x.tanh().sum()  # forward
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        first.sum().backward()
+    recording = capture.recording
+    lines = {recording.site(call.site).line for name, call in calls_of(recording) if name == "aten::tanh_backward"}
+    made = {recording.site(call.site).line for name, call in calls_of(recording) if name == "aten::mul.Tensor"}
+    assert lines == made == {line_of(test_a_gradient_of_a_gradient_has_the_lines_of_the_forward, "forward")}
+
+
 def in_a_thread(function: Callable[[], None]) -> None:
     """Run it in a thread of its own, to the end."""
     thread = threading.Thread(target=function)

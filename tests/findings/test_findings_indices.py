@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from anymps.findings import Finding, find
-from anymps.record import RecordingBuilder
+from anymps.record import Phase, RecordingBuilder, Wait
 from processes import ENABLE, run_with_torch
 
 LIBRARY = "/opt/lib/python3.11/site-packages/trainer/loop.py"
@@ -54,6 +54,28 @@ def test_indices_that_are_no_finding() -> None:
     assert found("float32[8, 4]", "int64[2] on cpu", every=5) == []
     assert found("float32[8, 4]", "int64[2] on cpu", file=LIBRARY) == []
     assert found("float32[8, 4]", "int64[2]", "float32[] on cpu") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "rewards = all_rewards[batch]",
+            ["The index `batch` is a list or an array, and was copied to mps once a step."],
+        ),
+        ("x = data[batch].to(device)", []),
+        ("x = data.to(device)", []),
+    ],
+)
+def test_a_list_as_index(source: str, expected: list[str]) -> None:
+    """Torch makes a tensor of it, whose copy is told where nothing else on the line copies."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    line = builder.site("train.py", 12, "main", source)
+    for step in range(10):
+        builder.entry("aten::copy_", start_ns=100 * step, site=line, wait=Wait.COPY_TO_MPS, phase=Phase.MOVE)
+        builder.entry("aten::index.Tensor", start_ns=100 * step + 1, site=line, inputs=("float32[8, 4]", "int64[2]"))
+        builder.end_step(100 * step + 100)
+    assert [finding.what for finding in find(builder.close()) if finding.id == "MPS408"] == expected
 
 
 def test_indices_on_the_device() -> None:

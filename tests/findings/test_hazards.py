@@ -53,6 +53,23 @@ def met(code: str, source: str, *refusals: type[Exception]) -> list[Finding]:
     return [finding for finding in find(capture.recording) if finding.id.startswith("MPS6")]
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_call_that_autograd_makes(source: str) -> None:
+    """In a gradient of a gradient: at the line of the forward, with what can be done where no argument is at hand."""
+    enforce("MPS621")
+    x, weight = on(2, 3, 8, 8, grad=True), on(4, 3, 3, 3, grad=True)
+    with anymps.record(source=source) as capture:
+        y = F.conv2d(x, weight)  # forward
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        first.square().sum().backward()
+    (finding,) = [finding for finding in find(capture.recording) if finding.id == "MPS621"]
+    assert finding.site.source == "y = F.conv2d(x, weight)  # forward"
+    assert finding.fix == (
+        "Pass `weight.contiguous()`. If autograd makes this call, in the backward of the line, use a release without "
+        "the bug, or compute the line and its gradients on the CPU."
+    )
+
+
 # What is too large for any machine, or for a test: the operator is asked, not run.
 SHAPES: tuple[tuple[str, str, str, tuple[Any, ...], tuple[Any, ...]], ...] = (
     ("MPS604", "2.14.0", "aten::copy_", (torch.zeros(4, dtype=torch.float64), "mps float32[4]"),

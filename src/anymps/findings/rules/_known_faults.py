@@ -16,7 +16,7 @@ from anymps._vocabulary import Fate, Flag
 from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import known_fault, release_in, release_of
-from anymps.record import Occurrence, Recording
+from anymps.record import Occurrence, Phase, Recording
 from anymps.record.format import Picked
 from anymps.rules.faults import COMPILED_LAYER_NORM, NARROWING_COPY, THREADS, Effect, Hazard, all_hazards
 
@@ -54,6 +54,12 @@ _BY_KERNELS: Final = {
     Effect.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: {kernels} computed "
     "`{operator}`.",
 }
+
+
+_OF_A_BACKWARD: Final = (
+    "If autograd makes this call, in the backward of the line, use a release without the bug, or compute the line and "
+    "its gradients on the CPU."
+)
 
 
 def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
@@ -111,10 +117,12 @@ def find(recording: Recording) -> Iterator[Finding]:
             continue  # of another anymps
         hazard = _HAZARDS[identity]
         later = " The tensor was read again later." if hazard.check == NARROWING_COPY else ""
+        by_autograd = line.phases == (Phase.BACKWARD,) and not call.endswith("_backward")
         yield line.finding(
             _RULE_OF[identity],
             why=_why(recording, hazard, base_name(call)),
             what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}",
+            fix=f"{hazard.fix} {_OF_A_BACKWARD}" if by_autograd else "",
         )
     yield from _compiled(recording)
     for thread in _threads(recording):
