@@ -15,7 +15,7 @@ from anymps.mac import Mac
 from anymps.plan._scenario import Scenario
 from anymps.plan._shapes import Shapes
 from anymps.plan._trace import Kind, Trace
-from anymps.record import EndingFacts, Flag, MemoryStory, Moment, Occurrence, Recording, RoundKind
+from anymps.record import EndingFacts, Flag, MemoryStory, Moment, Occurrence, Recording, RoundKind, Site
 from anymps.record.format import Picked
 from anymps.runs import Order, processor_limits, run
 
@@ -109,6 +109,8 @@ class Measured:
     """What it wrote, which is no longer there."""
     limit: float | None = None
     """The seconds after which it was ended; None if it ended itself."""
+    loop: Site | None = None
+    """The loop without an optimizer whose rounds ended it; None where there was none."""
     last_batch: int | None = None
     """Samples in the last batch of its data loaders."""
     kind: Kind = Kind.OTHER
@@ -125,6 +127,16 @@ class Measured:
         """When its memory was highest: a run that allocates nothing is not measured."""
         assert self.story.peak is not None
         return self.story.peak
+
+    @property
+    def rounds_differ(self) -> bool:
+        """Whether the rounds of its loop, the first apart, make buffers of different sizes: a cache grows, say."""
+        made: dict[int, list[int]] = {}
+        for one in self.story.allocations:
+            if 0 < one.step < self.steps:
+                made.setdefault(one.step, []).append(one.requested)
+        sizes = [sorted(made.get(step, ())) for step in range(1, self.steps)]
+        return any(later != sizes[0] for later in sizes)
 
     @property
     def trace(self) -> Trace:
@@ -211,6 +223,7 @@ def _read(recording: Recording, scenario: Scenario, known: Mapping[str, Any], li
         without_effect=str(known.get("without_effect", "")),
         dropped=Dropped(tuple(known.get("written", ())), tuple(known.get("removed", ()))),
         limit=limit,
+        loop=Site(*known["loop"]) if known.get("loop") else None,
         last_batch=known.get("last_batch"),
         kind=Kind.TOKENS if known.get("embeds") else Kind.OTHER,
         retries=bool(known.get("retries")),
