@@ -99,7 +99,8 @@ def test_what_hangs_on_values_is_told_in_the_short_form() -> None:
     assert more(planned()).startswith(
         "The script reads values on 1 line, and memory may depend on them: -v lists them. -v "
     )
-    assert more(resting()).startswith("-v shows what fills the memory, ")
+    rest = "; --report html=plan.html draws it all."
+    assert more(resting()) == f"-v shows what fills the memory and the limits of each Mac{rest}"
 
 
 def test_json_has_the_table() -> None:

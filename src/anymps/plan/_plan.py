@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+from typing import Final
 
 from anymps._errors import PlanError
 from anymps._numbers import digits
@@ -19,6 +20,9 @@ from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, choices, mac_time, step_times
 from anymps.plan._trace import MacOutcome, OtherAllocations, Stretch, Trace, Verdict, other_allocations
 from anymps.runs import Order, Runner
+
+USUAL_GIB: Final = 16
+"""A run that fits every Mac with so much memory needs no changes, unless a smaller Mac is asked about (our choice)."""
 
 _Run = Callable[[Scenario], Measured]
 
@@ -73,7 +77,7 @@ class Plan:
     others: OtherAllocations
     """What other allocations are expected to take beside the heaps."""
     fixes: tuple[Fix, ...] = ()
-    """What to change first, in this order; empty if the run fits every Mac of the plan."""
+    """What to change first, in this order; empty if the run fits the Macs asked about, else every one from 16 GB on."""
     no_larger: NoLarger | None = None
     """Why the largest batch is not known; None where it is."""
     problem: str = ""
@@ -141,7 +145,8 @@ def make_plan(
         changes = tuple(_change(scenario, future, shown, timed, torch_version, release) for scenario, future in tried)
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = other_allocations(measured.kind, minor)
-    fixes = first_fixes(measured, halved, [row.outcome for row in rows])
+    outcomes = [row.outcome for row in rows if asked or row.outcome.mac.ram_gib >= USUAL_GIB]
+    fixes = first_fixes(measured, halved, outcomes)
     batches: tuple[Batches, ...] = ()
     if stretch is not None and larger_run.growth is not None:
         batch = measured.batch or stretch.batch

@@ -97,10 +97,9 @@ def more(plan: Plan) -> str:
     read = len(plan.base.assumptions)
     lines = text.plural(read, "line")
     lead = f"The script reads values on {lines}, and memory may depend on them: -v lists them. " if read else ""
-    return (
-        f"{lead}-v shows what fills the memory, the limits of each Mac, the times by batch and what to change; "
-        "--report html=plan.html draws it all."
-    )
+    what = ["what fills the memory", "the limits of each Mac"]
+    what += ["the times by batch"] * bool(plan.batches) + ["what to change"] * bool(plan.fixes)
+    return f"{lead}-v shows {listed(what)}; --report html=plan.html draws it all."
 
 
 def remark(plan: Plan) -> str:
