@@ -110,7 +110,7 @@ def walked(work: StepWork | None, mac: Mac, torch: str) -> WalkedStep | None:
     if work is None:
         return None
     try:
-        time = walk_step(work.happenings, mac, torch)
+        time = walk_step(work.happenings, mac, torch, busy=work.busy)
     except CostError:
         return None
     return time if time.device and time.covered else None

@@ -19,7 +19,7 @@ TITLE: Final = "Which Mac?"
 
 _INTERVAL, _SAMPLES, _TOKENS, _SPEED = 4, 5, 6, 8  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
-_HOST: Final = "The times leave out the program's own code and data loading, so `anymps run` predicts longer steps."
+_LOADING: Final = "The times leave out data loading, which `anymps run` includes."
 
 
 def choice_table(plan: Plan) -> Table:
@@ -148,7 +148,7 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
         yield _about_own_mac(plan.own)
         yield "" if plan.asked else words.FEWEST
         yield _interval(plan.choices) if intervals else ""
-        yield _HOST
+        yield _LOADING if plan.base.work is not None and plan.base.work.batches else ""
         yield from words.about_times(plan)
     yield from _no_times(plan)
     if any(choice.verdict is Verdict.TIGHT for choice in plan.choices):
