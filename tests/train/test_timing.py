@@ -12,7 +12,7 @@ import torch
 from anymps.train import timing
 from anymps.train.timing import Certainty, Contender, Run, Timing
 from anymps.train.timing._compare import median_interval, ratio_of
-from anymps.train.timing._measure import reads_of
+from anymps.train.timing._measure import Stopwatch, reads_of
 
 MS = 1_000_000
 
@@ -69,6 +69,18 @@ def test_both_times_and_the_first_call_apart() -> None:
     # Idle before each run and done after it.
     one = ["synchronize", "step", "synchronize"]
     assert world.log == [*one, "step", "step", *one * 8]
+
+
+def test_the_release_of_a_result_is_not_timed() -> None:
+    """It takes a millisecond for each large buffer, and happens when the clock has been read."""
+    world = World()
+
+    class Result:
+        def __del__(self) -> None:
+            world.now += 100 * MS
+
+    run = Stopwatch(torch.device("cpu"), world.clock, world.synchronize).time(Result)
+    assert (run, world.now) == (Run(0, 0), 100 * MS)
 
 
 def test_time_is_of_one_call() -> None:
