@@ -15,6 +15,7 @@ from anymps._setting_row import Row, row
 from anymps._settings import DOCUMENT_FORMATS, FORMATS, Settings, rows
 
 _LOOK_AT: Final = "Look only at the first N training steps"  # what `--steps 8` means to all commands
+_END_THERE: Final = f"{_LOOK_AT}, or rounds of an inference loop, and end each"
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,7 @@ class PlanSettings(Settings):
     larger: bool = row("switch", True, "Also measure twice the batch, which gives the largest one that fits.")
     batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)
     sequence: int | None = row("integer", help="The sequence length, also for {sequence} in the arguments.", least=1)
-    steps: int = row(
-        "steps", 3, f"{_LOOK_AT}, and end each measurement there.", metavar="N", most=1000, shows_default=True
-    )
+    steps: int = row("steps", 3, f"{_END_THERE} measurement there.", metavar="N", most=1000, shows_default=True)
     seconds: float = row("number", 300, "Time limit of one measurement, in seconds.", least=1, shows_default=True)
     allow_writes: bool = row(
         "flag", False, "Let the script write its files; otherwise they are discarded after the plan."
@@ -136,7 +135,7 @@ class CompareSettings(Settings):
         "word", "own", "Draw random numbers on each device (own), or on the CPU in both runs (cpu), to see what else "
         "differs.", words=("own", "cpu"), shows_default=True,
     )  # fmt: skip
-    steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
+    steps: int | None = row("steps", help=f"{_END_THERE} run there.  [default: all]", metavar="N")
     full_steps: int = row(
         "integer", 10, "Compare every call of this many training steps, and of later steps at doubling intervals; "
         "losses of all steps.", least=1, shows_default=True,
@@ -151,7 +150,7 @@ class FixSettings(Settings):
     write: bool = row("flag", False, "Apply the patch.")
     force: bool = row("flag", False, "With --write: change files even if their current state is not committed to git.")
     seconds: float = row("number", 600, "Time limit of one run, in seconds.", least=1, shows_default=True)
-    steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
+    steps: int | None = row("steps", help=f"{_END_THERE} run there.  [default: all]", metavar="N")
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
 import jsonschema
 import pytest
 
+from anymps.commands.bench._function import _predicted
 from anymps.commands.bench._prediction import Prediction, predict
 from anymps.commands.bench._session import bench_text, recorded_steps
 from anymps.record import Recording
-from anymps.timing import Comparison, Run, Timing
+from anymps.timing import Comparison, Contender, Run, Timing
 from commands.test_bench import follows_the_schema
 from timed_steps import MS, Steps
 
@@ -40,6 +45,30 @@ def test_what_was_measured_lies_in_the_interval() -> None:
         "Measured is 1.18 times what was predicted for an M3 Pro 18GB, bound by compute.",
         "They differ most in the GPU's work after that: 4.17 ms more than predicted.",
     ]
+
+
+def test_a_result_is_released_after_its_recorded_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that call is over the release would count as the program's own code."""
+    log: list[str] = []
+
+    class Result:
+        def __del__(self) -> None:
+            log.append("released")
+
+    class Capture(nullcontext[None]):
+        recording = products()
+
+        def __enter__(self) -> Any:
+            return self
+
+        @contextmanager
+        def call(self) -> Iterator[None]:
+            yield
+            log.append("call is over")
+
+    monkeypatch.setattr("anymps.record", Capture)
+    assert _predicted(timed(2.0, 5000.0), Contender(Result, "cpu"), "").found is not None
+    assert log == ["call is over", "released"] * 4
 
 
 @pytest.mark.parametrize(("ms", "steps"), [(0.5, 16), (100.0, 10), (400.0, 4), (5000.0, 4), (0.0, 16)])

@@ -8,7 +8,7 @@ import pytest
 
 from anymps import CostError, parse_mac
 from anymps._text import duration
-from anymps.cost import OperatorCall, predict_operator
+from anymps.cost import OperatorCall, predict_operator, walk_step
 from anymps.forecast import Forecast, forecast, step_work
 from anymps.forecast._happenings import _ran
 from anymps.record import Fate, Phase, Recording, Wait
@@ -201,6 +201,24 @@ def test_the_work_of_a_plan_is_that_of_a_whole_batch() -> None:
     found = step_work(steps.close())
     assert found is not None
     assert [happening.call.inputs for happening in found.happenings if happening.call is not None] == [(SIDE, SIDE)]
+
+
+def test_a_plan_has_the_time_of_a_run() -> None:
+    """The program's own code between the calls counts in both, of the steps but the first one."""
+    steps = Steps()
+    for own in (90_000, 4_000, 6_000, 5_000):
+        for _ in range(3):
+            steps.entry("aten::mm", own * 1000, inputs=(SIDE, SIDE), outputs=(SIDE,))
+        steps.item()
+        steps.end()
+    recording = steps.close()
+    of_run, work = forecast(recording), step_work(recording)
+    assert work is not None
+    of_plan = walk_step(work.happenings, of_run.mac, of_run.torch, busy=work.busy)
+    assert (of_plan.seconds, of_plan.device, of_plan.host, of_plan.shares, of_plan.low, of_plan.high) == (
+        of_run.time.seconds, of_run.time.device, of_run.time.host, of_run.time.shares, of_run.time.low, of_run.time.high
+    )  # fmt: skip
+    assert dict(of_plan.shares)["host code"] > 0.002
 
 
 @pytest.mark.parametrize("extra", [0, 5])

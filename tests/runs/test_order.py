@@ -91,6 +91,7 @@ def test_what_an_answer_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "error": "KeyError: 'lost'",
             "trail": [[os.path.realpath(script), 12]],
             "early": False,
+            "loop": None,
             "unrecorded": "",
             "written": [str(tmp_path / "new.txt")],
             "removed": [],

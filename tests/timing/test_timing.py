@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from anymps.timing import Comparison, Contender, Run, StepTimer, Timing, compare
+from anymps.timing._measure import Stopwatch
 from anymps.timing._timing import warnings_of
 
 MS = 1_000_000
@@ -68,6 +69,18 @@ def test_both_times_and_the_first_call_apart() -> None:
     # Idle before each run and done after it.
     one = ["synchronize", "step", "synchronize"]
     assert world.log == [*one, "step", "step", *one * 8]
+
+
+def test_the_release_of_a_result_is_not_timed() -> None:
+    """It takes a millisecond for each large buffer, and happens when the clock has been read."""
+    world = World()
+
+    class Result:
+        def __del__(self) -> None:
+            world.now += 100 * MS
+
+    run = Stopwatch(torch.device("cpu"), world.clock, world.synchronize).time(Result)
+    assert (run, world.now) == (Run(0, 0), 100 * MS)
 
 
 def test_time_is_of_one_call() -> None:

@@ -51,6 +51,20 @@ class Speeds(NamedTuple):
     """At which it computes what falls back to it."""
 
 
+_SPEED_HERE: Final = 0.65
+"""Of a core of the machine that a virtual device ran on, an M1's being 1, where a recording does not say. Judgement."""
+
+
+def speeds_of(recording: Recording) -> Speeds:
+    """Those of the machine that made the recording; one of an earlier version holds one for both."""
+    if recording.run.on_mac:
+        known = recording.run.known_mac
+        speed = (known.cpu_speed if known is not None else None) or 1.0
+        return Speeds(speed, speed)
+    code = recording.run.core_speed or _SPEED_HERE
+    return Speeds(code, recording.run.compute_speed or code)
+
+
 class Look(NamedTuple):
     """A time in which the machine was looked at: where it begins and its length, in ns."""
 
@@ -104,17 +118,21 @@ class WaitingLine(NamedTuple):
 
 @dataclass(frozen=True)
 class StepWork:
-    """What the typical step of a recording does, without the times of the machine that recorded it.
+    """What the typical step of a run on shapes does, with the time of the program's own code.
 
-    `batches` is how many batches its data loaders make in it.
+    `batches` is how many batches its data loaders make in it, `busy` as in `StepSeen`.
     """
 
     happenings: tuple[Happening, ...]
     batches: int
+    busy: float = 0.0
 
 
 def step_work(recording: Recording) -> StepWork | None:
-    """The work of a plan's typical step; None without a complete step. Loading and the program's own code take no time.
+    """The work of a plan's typical step; None without a complete step.
+
+    The program's own code counts as in `forecast`; loading takes no time, and what falls back to the CPU was computed
+    on shapes, so its time is predicted.
 
     A plan has few steps, and what a script does every so many, as a log or a validation, is in one of the first. So of
     an even number the one with fewer calls counts. Of steps with as many calls it is the one with the largest tensors:
@@ -132,7 +150,12 @@ def step_work(recording: Recording) -> StepWork | None:
         f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
     )
     ((batches,),) = recording.stream(query)
-    return StepWork(tuple(happenings(recording, step, Speeds(0.0, 0.0)).happenings), batches)
+    # Of a single step the first has the imports: that is no time of a step's own code.
+    seen = happenings(recording, step, speeds_of(recording) if len(complete) > 1 else Speeds(0.0, 0.0))
+    found = tuple(
+        happening if happening.work is None else happening._replace(work=None) for happening in seen.happenings
+    )
+    return StepWork(found, batches, seen.busy)
 
 
 def _calls_and_sizes(recording: Recording) -> tuple[Counter[int], Counter[int]]:
@@ -171,7 +194,7 @@ class StepSeen(NamedTuple):
 def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
     """What happens in a complete step. `speeds` are those of the recording machine.
 
-    With speeds of 0, as of a run on shapes, the times are left out.
+    With speeds of 0 the times are left out.
     """
     looks = Looks(recording.run.looks, speeds)
     chosen = {each_step.step: each_step for each_step in (step, *_others(recording, step, speeds, looks))}

@@ -40,14 +40,17 @@ class Stopwatch:
         return self.device.type == "mps" and is_virtual()
 
     def time(self, function: Callable[[], object], calls: int = 1) -> Run:
-        """Time some calls, with the device idle before and done after."""
+        """Time some calls, with the device idle before and done after. The last result is released after that."""
+        result: object = None
         self.synchronize()
         start = self.clock()
         for _ in range(calls):
-            function()
+            result = function()
         queued = self.clock()
         self.synchronize()
-        return Run(queued - start, self.clock() - start)
+        run = Run(queued - start, self.clock() - start)
+        del result
+        return run
 
     def time_synchronize(self) -> int:
         """The time of a synchronise that has nothing to wait for, in nanoseconds: the median of five."""

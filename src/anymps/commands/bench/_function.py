@@ -149,7 +149,8 @@ def _predicted(timing: Timing, contender: Contender, torch: str) -> Prediction:
         with anymps.record() as capture:
             for _ in range(recorded_steps(timing)):
                 with capture.call():
-                    contender.function()
+                    result = contender.function()
+                del result  # between two calls, where its time is no step's
     except (BuildError, EnableError) as error:  # a Mac without a compiler, a function that records itself
         return Prediction(timing, None, error.reason)
     return predict(timing, capture.recording, torch)
