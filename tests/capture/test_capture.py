@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import anymps
-from anymps.record import Call, Direction, Fate, Phase, Recording, RefusalKind, Wait
+from anymps.record import Call, Category, Direction, Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import device_checks
 from noted import line_of
 from processes import run_python
@@ -350,6 +350,24 @@ def test_entries_beyond_the_limit_are_counted() -> None:
     assert uses["aten::add.Tensor"] == 30
     assert recording.dropped > 0
     assert [wait.wait for wait in recording.waits()] == [Wait.ITEM]
+
+
+def test_buffers_beyond_the_limit_leave_the_part_before_them_whole() -> None:
+    """What was there when the limit was reached is kept, a model above all, and later buffers are not."""
+    from anymps.capture._recorder import Capture
+
+    with Capture(allocation_limit=10) as capture:
+        held = torch.ones(1000, device="mps")
+        for _ in range(30):
+            held + 1
+        del held
+        late = torch.ones(5000, device="mps")
+    story = capture.recording.memory_story
+    assert story.dropped
+    assert story.peak is not None
+    assert [one.requested for one in story.peak.alive] == [4000, 4000]
+    assert story.peak.by_category[Category.BEFORE] == 0
+    assert late.numel() not in [one.requested // 4 for one in story.allocations]
 
 
 def test_a_bad_index_is_recorded_with_both_lines() -> None:
