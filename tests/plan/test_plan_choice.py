@@ -10,11 +10,12 @@ import pytest
 
 from anymps import parse_mac
 from anymps.commands._show import show_document
-from anymps.cost import speed_ratio
+from anymps.cost import Happening, speed_ratio
+from anymps.forecast import StepWork
 from anymps.plan import MacOutcome, NoLarger, Plan, Row, Verdict, mac_time, representative, step_times
 from anymps.report import Output, Outputs, plan_document, plan_json
 from anymps.report.plan._choice_words import by_memory, choice_table, more, said
-from plans import GIB, plan_page, planned, render_plan, resting
+from plans import GIB, plan_page, planned, render_plan, resting, work
 from processes import run_command
 from report.test_report_forms import validator
 from report.test_report_html import Page
@@ -157,6 +158,17 @@ def test_a_plan_without_times_says_why(name: str, lacks: bool, why: str) -> None
     text = " ".join(render_plan(plan).split())
     assert why in text
     assert "Which Mac? Mac" in text
+
+
+def test_a_machine_that_was_busy_is_told_of() -> None:
+    """Where the program's own code takes a part of the step; else its time moves nothing."""
+    plan = planned("M3 Pro 18GB")
+    for own, told in ((0.0, False), (1.0, True)):
+        base = replace(plan.base, work=StepWork((Happening("wait", host_code=own), *work().happenings), 1, 0.25))
+        times = step_times(base, [row.outcome for row in plan.rows], "2.13.0", plan.asked)
+        rest = choice_table(replace(plan, base=base, times=times)).rest
+        sentence = "This machine was busy for 25 % of the time in the program's own code: the intervals are wider."
+        assert (sentence in rest) is told
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PAGES, Verdict.FAILS])

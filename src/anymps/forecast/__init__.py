@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anymps.forecast._fewer_kernels import NORMS, with_fused_optimizer, with_sums, without_fills
 from anymps.forecast._forecast import (
+    BUSY,
     Forecast,
     bound_words,
     forecast,

@@ -17,7 +17,7 @@ from anymps.forecast._happenings import WaitingLine, happenings, speeds_of
 from anymps.mac import Mac
 from anymps.record import Phase, Recording, Step, StepSum
 
-_BUSY: Final = 0.05
+BUSY: Final = 0.05
 """From this share of a step's time on, a report says that the machine was busy: less hardly moves the interval."""
 
 _MOST_NAMED: Final = 3
@@ -98,7 +98,7 @@ class Forecast:
         """` This machine was busy: ...`, with the share of time that is subtracted; empty where it hardly was."""
         shares = dict(self.time.shares)
         host = fsum(shares.get(what, 0.0) for what in ("host code", "loading", "CPU fallback"))
-        if self.busy * host < _BUSY * fsum(shares.values()) or not host:
+        if self.busy * host < BUSY * fsum(shares.values()) or not host:
             return ""
         return (
             f" This machine was busy: for {percent(self.busy)} of the time in its own code, the program waited "

@@ -43,7 +43,7 @@ _ENTRIES: Final = (
 
 
 class Speeds(NamedTuple):
-    """Of a core of the recording machine, that of an M1 being 1. With 0 the recording's times mean nothing."""
+    """Of a core of the recording machine, that of an M1 being 1."""
 
     code: float
     """At which it runs the program's own code."""
@@ -87,7 +87,7 @@ class Looks:
 
     def __init__(self, recorded: Sequence[Sequence[Any]], speeds: Speeds) -> None:
         """`speeds` are those of the whole run, for steps in which there is no look."""
-        self._rows = recorded if speeds.code else ()
+        self._rows = recorded
         self._begins = [row[0] for row in self._rows]
         self._speeds = speeds
 
@@ -150,12 +150,10 @@ def step_work(recording: Recording) -> StepWork | None:
         f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
     )
     ((batches,),) = recording.stream(query)
-    # Of a single step the first has the imports: that is no time of a step's own code.
-    seen = happenings(recording, step, speeds_of(recording) if len(complete) > 1 else Speeds(0.0, 0.0))
-    found = tuple(
-        happening if happening.work is None else happening._replace(work=None) for happening in seen.happenings
-    )
-    return StepWork(found, batches, seen.busy)
+    seen = happenings(recording, step, speeds_of(recording))
+    if len(complete) == 1:  # it has in it what came before the loop, such as imports
+        seen = StepSeen([one._replace(host_code=0.0) for one in seen.happenings], 0.0)
+    return StepWork(tuple(one._replace(work=None) for one in seen.happenings), batches, seen.busy)
 
 
 def _calls_and_sizes(recording: Recording) -> tuple[Counter[int], Counter[int]]:
@@ -192,10 +190,7 @@ class StepSeen(NamedTuple):
 
 
 def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
-    """What happens in a complete step. `speeds` are those of the recording machine.
-
-    With speeds of 0 the times are left out.
-    """
+    """What happens in a complete step. `speeds` are those of the recording machine."""
     looks = Looks(recording.run.looks, speeds)
     chosen = {each_step.step: each_step for each_step in (step, *_others(recording, step, speeds, looks))}
     listed = ", ".join(map(str, sorted(chosen)))
@@ -210,8 +205,6 @@ def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
 
 def _others(recording: Recording, step: Step, speeds: Speeds, looks: Looks) -> list[Step]:
     """The steps near one, without the run's first, whose times count too; those first that were looked at."""
-    if not speeds.code:
-        return []
     steps = [each_step for each_step in recording.steps() if each_step.complete]
     at = [each_step.step for each_step in steps].index(step.step)
     near = sorted(range(len(steps) > 1, len(steps)), key=lambda of: (not looks.ended(steps[of]), abs(of - at)))
@@ -288,7 +281,7 @@ class _Reader:
             place = self._place(site, wait) if wait else None
             if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
                 nested = end
-                work = self._computed(length) * worked if speed else None
+                work = self._computed(length) * worked
                 found.append(Happening("fallback", call, code, work, moved, bool(wait), part, place))
             else:
                 kept = Happening("kernel", call, code, None, moved, bool(wait), part, place)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from anymps._text import duration, estimate, listed
-from anymps.forecast import bound_words
+from anymps._text import duration, estimate, listed, percent
+from anymps.forecast import BUSY, bound_words
 from anymps.plan import MacTime, Plan, Row, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
@@ -149,11 +149,21 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
         yield "" if plan.asked else words.FEWEST
         yield _interval(plan.choices) if intervals else ""
         yield _LOADING if plan.base.work is not None and plan.base.work.batches else ""
+        yield _busy(plan)
         yield from words.about_times(plan)
     yield from _no_times(plan)
     if any(choice.verdict is Verdict.TIGHT for choice in plan.choices):
         yield _TIGHT
     yield words.larger_unknown(plan.no_larger, plan.problem)
+
+
+def _busy(plan: Plan) -> str:
+    """That other programs had the core while the run was measured; nothing where that moves no time."""
+    busy = plan.base.work.busy if plan.base.work is not None else 0.0
+    own = max(dict(each.time.shares).get("host code", 0.0) / each.time.seconds for each in plan.times if each.time)
+    if busy * own < BUSY:
+        return ""
+    return f"This machine was busy for {percent(busy)} of the time in the program's own code: the intervals are wider."
 
 
 def _no_times(plan: Plan) -> Iterator[str]:
