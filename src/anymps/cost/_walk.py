@@ -35,7 +35,6 @@ from anymps.cost._predict import (
     transfer_seconds,
     wait_seconds,
     widened,
-    width,
     works_of,
 )
 from anymps.cost._tensors import OperatorCall
@@ -385,6 +384,4 @@ class _Book:
         if not time.device:
             return time, 0.0, 0.0
         time = replace(time, host=self._slower * time.host)
-        about = time.kind, call, self._mac, self._coefficients
-        of_time, of_ratio = (known[time.kind] for known in (self._coefficients.wider, self._coefficients.between))
-        return time, width(of_time, *about), width(of_ratio, *about)
+        return time, self._coefficients.wider[time.kind], self._coefficients.between[time.kind]

@@ -337,13 +337,15 @@ def _ran(gap: int, length: int, delayed: int) -> tuple[float, float]:
 def call_of(signature: Signature) -> OperatorCall:
     """A recorded call as the cost model takes it."""
     form = signature.form
-    permuted = ("transposed", "channels_last") if "convolution" in signature.operator else ("transposed",)
+    permuted = {"transposed", "rows", *(["channels_last"] if "convolution" in signature.operator else [])}
+    strided = signature.operator == "aten::copy_" and len({*form.layout}) > 1
     return OperatorCall(
         signature.operator,
         signature.inputs,
         signature.outputs,
         axis=form.axes[0] if len(form.axes) == 1 else None,
-        transposed=any(layout in permuted for layout in form.layout),
+        transposed=not permuted.isdisjoint(form.layout),
+        strided=strided and not {"transposed", "channels_last"}.isdisjoint(form.layout),
     )
 
 

@@ -165,7 +165,7 @@ class Refusal:
     detail: Mapping[str, object]
 
 
-_LAYOUTS: Final = frozenset(("contiguous", "transposed", "channels_last", "other"))
+_LAYOUTS: Final = frozenset(("contiguous", "transposed", "rows", "channels_last", "other"))
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,9 @@ class Form:
     """All of it; empty where it is the usual one.
 
     `layout` has a word for each of the first four inputs: `contiguous`, `transposed` (the same bytes with the axes in
-    another order), `channels_last`, `other` (a slice, for instance); empty if all are contiguous. `axes` are those that
-    are reduced, sorted, or indexed, counted from the first. `stride`, `dilation` and `groups` are a convolution's.
+    another order), `rows` (in another order, but for the last one), `channels_last`, `other` (a slice, for instance);
+    empty if all are contiguous. `axes` are those that are reduced, sorted, or indexed, counted from the first.
+    `stride`, `dilation` and `groups` are a convolution's.
     """
 
     layout: Annotated[tuple[str, ...], _LAYOUTS.issuperset] = ()
