@@ -71,7 +71,7 @@ _UNKNOWN = """
 - **SAM 2 on GitHub's macos-26 runners** gives wrong masks with torch 2.8 to 2.13, and right ones on macos-15
   ([actions/runner-images 14380](https://github.com/actions/runner-images/issues/14380)). The operator is not known.
 - **Stable Diffusion XL on a beta of macOS 27** gives broken images with releases before 2.13.0
-  ([187280](https://github.com/pytorch/pytorch/issues/187280)). The operator is not known.
+  ([#187280](https://github.com/pytorch/pytorch/issues/187280)). The operator is not known.
 """
 
 _GROUPS = (
@@ -114,9 +114,8 @@ def _bug_rows(known: list[Hazard]) -> str:
     releases = [(FIRST_ASKED[0], minor) for minor in range(FIRST_ASKED[1], NEWEST[1] + 1)]
     names = " | ".join(".".join(map(str, release)) for release in releases)
     slow = " times as long |" if known[0].is_slow else ""
-    rows = [
-        f"| bug | {names} |{slow} only on | issue |\n| --- |{' :-: |' * len(releases)}{slow and ' --- |'} --- | --- |\n"
-    ]
+    lines = " :-: |" * len(releases) + (" --- |" if slow else "")
+    rows = [f"| {'call' if slow else 'bug'} | {names} |{slow} only on | issue |\n| --- |{lines} --- | --- |\n"]
     for identity in dict.fromkeys(hazard.id for hazard in known):
         found = [hazard for hazard in known if hazard.id == identity]
         first = found[0]

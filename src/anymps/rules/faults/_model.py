@@ -103,7 +103,7 @@ class Hazard:
     @property
     def times(self) -> str:
         """Of a slow path: `13 to 30 times`."""
-        low, high = (f"{number:,.2g}" if number < 10 else f"{number:,.0f}" for number in self.factor)
+        low, high = (f"{number:.3g}" if number < 10 else f"{number:,.0f}" for number in self.factor)
         return f"{low} times" if low == high else f"{low} to {high} times"
 
     @property
