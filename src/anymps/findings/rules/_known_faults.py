@@ -1,4 +1,4 @@
-"""MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse.
+"""MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse. MPS86x to MPS88x: slow ones.
 
 The virtual device computes them right on the CPU. PyTorch's own kernels compute them as wrong as a Mac does, where they
 compute the call (`--kernels real`); so a finding says whose values the run had. The device recognises such a call by
@@ -9,12 +9,14 @@ on the tape; see `rules/faults/_model.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from math import fsum
+from typing import Any, Final
 
-from anymps._text import base_name, kernels_of
+from anymps._text import base_name, duration_range, kernels_of, percent
 from anymps._vocabulary import Fate, Flag
-from anymps.findings._loop import by_line, times, uses_mps
+from anymps.findings._loop import AtLine, by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._prices import interval_ns, step_on_mac
 from anymps.findings._release import known_fault, release_in, release_of
 from anymps.record import Occurrence, Phase, Recording
 from anymps.record.format import Picked
@@ -34,7 +36,11 @@ _WHY: Final = {
     Effect.HANGS: "A known bug in the backend: the call never returns.",
     Effect.MAY_HANG: "A known bug in the backend: the call may never return.",
     Effect.RAISES: "MPS rejects the call with an exception.",
+    Effect.SLOW: "The values are right. The call takes {times} as long as another way to the same result.",
 }
+_WORTH: Final = 0.01
+"""The share of a predicted step from which on a slow path is worth a word, and a multiple of it for a warning."""
+_WARNED: Final = 5 * _WORTH
 
 
 _BY_THE_CPU: Final = {
@@ -64,12 +70,16 @@ _OF_A_BACKWARD: Final = (
 
 def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
     """What the fault does to this run's values, by what computed them: a Mac, PyTorch's own kernels or the CPU."""
-    if recording.run.on_mac:
-        return _WHY[hazard.effect]
+    if recording.run.on_mac or hazard.is_slow:
+        return _said(hazard)
     if _by_faulty_kernels(recording, hazard, operator) and hazard.effect in _BY_KERNELS:
         kernels = kernels_of(recording.run.kernels_torch, recording.run.torch_version)
         return _BY_KERNELS[hazard.effect].format(kernels=kernels, operator=operator)
     return _BY_THE_CPU.get(hazard.effect, _WHY[hazard.effect])
+
+
+def _said(hazard: Hazard) -> str:
+    return _WHY[hazard.effect].format(times=hazard.times)
 
 
 def _by_faulty_kernels(recording: Recording, hazard: Hazard, operator: str) -> bool:
@@ -94,14 +104,20 @@ def _rule(hazards: list[Hazard]) -> Rule:
     return Rule(
         id=first.id,
         title=first.title,
-        severity=Severity.WARNING if first.effect in _UNSURE else Severity.ERROR,
-        why=f"{first.what[0].upper()}{first.what[1:]}. {_WHY[first.effect]}",
+        severity=_severity(first),
+        why=f"{first.what[0].upper()}{first.what[1:]}. {_said(first)}",
         fix=first.fix,
         source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, *where]),
         example=None,
         stops=first.effect is Effect.HANGS,
-        wrong=True,
+        wrong=not first.is_slow,
     )
+
+
+def _severity(hazard: Hazard) -> Severity:
+    if hazard.is_slow:
+        return Severity.INFO
+    return Severity.WARNING if hazard.effect in _UNSURE else Severity.ERROR
 
 
 _HAZARDS: Final = {hazard.id: hazard for hazard in reversed(all_hazards())}
@@ -116,13 +132,18 @@ def find(recording: Recording) -> Iterator[Finding]:
         if identity not in _RULE_OF:
             continue  # of another anymps
         hazard = _HAZARDS[identity]
+        price = _price(recording, line, hazard, base_name(call)) if hazard.is_slow else {}
+        if price is None:
+            continue
         later = " The tensor was read again later." if hazard.check == NARROWING_COPY else ""
-        by_autograd = line.phases == (Phase.BACKWARD,) and not call.endswith("_backward")
+        by_autograd = not hazard.is_slow and line.phases == (Phase.BACKWARD,) and not call.endswith("_backward")
         yield line.finding(
             _RULE_OF[identity],
             why=_why(recording, hazard, base_name(call)),
-            what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}",
+            what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}"
+            f"{price.pop('more', '')}",
             fix=f"{hazard.fix} {_OF_A_BACKWARD}" if by_autograd else "",
+            **price,
         )
     yield from _compiled(recording)
     for thread in _threads(recording):
@@ -138,6 +159,34 @@ def find(recording: Recording) -> Iterator[Finding]:
         )
 
 
+def _price(recording: Recording, line: AtLine, hazard: Hazard, operator: str) -> dict[str, Any] | None:
+    """What a slow path costs the predicted step, for a finding; None where that is nothing, empty if it is not known.
+
+    Its calls take the mean time of the operator's calls in the step, and the path adds its factor of that.
+    """
+    step = step_on_mac(recording) if line.per_step else None
+    calls = {
+        place
+        for place, happening in enumerate(step.happenings if step else ())
+        if happening.call is not None and base_name(happening.call.operator) == operator
+    }
+    if step is None or not calls:
+        return {}
+    spans = (busy.end - busy.start for busy in step.time.device_track if busy.happening in calls)
+    seconds = fsum(spans) / len(calls) * line.per_step
+    low, high = (seconds * (factor - 1.0) for factor in hazard.factor)
+    share = low / (step.time.seconds + low)
+    if share < _WORTH and high / (step.time.seconds + high) < _WARNED:
+        return None
+    cost = interval_ns(step, low)[0], interval_ns(step, high)[1]
+    steps = line.count / line.per_step
+    return {
+        "more": f" That adds {duration_range(*cost)} of GPU time to a step, at least {percent(share)} of it.",
+        "cost_ns": (round(steps * cost[0]), round(steps * cost[1])),
+        "severity": Severity.WARNING if share >= _WARNED else Severity.INFO,
+    }
+
+
 def _verb(hazard: Hazard) -> str:
     """`MPS computes incorrectly` and the like."""
     return {
@@ -150,6 +199,7 @@ def _verb(hazard: Hazard) -> str:
         Effect.HANGS: "never returns on a Mac",
         Effect.MAY_HANG: "can hang on a Mac",
         Effect.RAISES: "MPS refuses",
+        Effect.SLOW: "takes a slow path on MPS",
     }[hazard.effect]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anymps.rules.faults._model import (
     COMPILED_LAYER_NORM,
+    FIRST_ASKED,
     GRAD_SCALER,
     NARROWING_COPY,
     THREADS,

@@ -1,6 +1,6 @@
-"""Known bugs of the real backend: calls that it computes wrong, aborts on or refuses, by torch, macOS and GPU.
+"""Known bugs of the real backend: calls that it computes wrong, slowly or not at all, by torch, macOS and GPU.
 
-Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
+Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what releases since 2.7 have.
 The virtual device computes the right result and notes the call. The rows are in `faults.toml`; the native core
 recognises a call by the row's `check`.
 """
@@ -81,7 +81,11 @@ def _hazard(given: dict[str, Any]) -> Hazard:
         "family": Family[given["family"].upper()] if "family" in given else None,
         "macos": tuple(map(_range, given.get("macos", ()))),
         "metal_families": frozenset(given.get("metal_families", ())),
+        "factor": tuple(given.get("factor", (1.0, 1.0))),
+        "begins": "since" in given,
     }
+    if "seen" in given:
+        words["since"] = given.pop("seen")
     hazard = ranged(Hazard, {"operators": (), "issues": (), **given, **words})
     return hazard if limit is None else replace(hazard, text=limit.text, since=limit.since)
 
