@@ -167,6 +167,23 @@ class DiffSettings:
 
 
 @dataclass(frozen=True)
+class UpgradeSettings(Settings):
+    """Of `anymps upgrade`."""
+
+    formats: ClassVar[tuple[str, ...]] = DOCUMENT_FORMATS
+
+    first: str | None = row(
+        "text", help="Show only the step from this release of torch.", option="from", metavar="RELEASE"
+    )
+    last: str | None = row("text", help="Show only the step to this release.", option="to", metavar="RELEASE")
+    least: str = row(
+        "word", "never", "Exit with 1 if the release of --to (default: the newest) does this, or worse, with a line of "
+        "the script on the Mac's macOS. From bad to less bad: refused, wrong, may-fail, falls-back, slower.",
+        option="fail-on", words=("refused", "wrong", "may-fail", "falls-back", "slower", "never"), shows_default=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class JoinSettings:
     """Of `anymps join`."""
 
@@ -266,6 +283,7 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "plan": PlanSettings,
     "fix": FixSettings,
     "diff": DiffSettings,
+    "upgrade": UpgradeSettings,
     "join": JoinSettings,
     "join-manifests": JoinManifestsSettings,
     "doctor": DoctorSettings,

@@ -17,7 +17,7 @@ from anymps.rules._encoding import Family
 from anymps.rules._limits import OPERATOR_LIMITS
 from anymps.rules._readings import Release, ranged, release_of
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
-from anymps.rules.faults._model import COMPILED_LAYER_NORM, NO_END, THREADS, Effect, Hazard
+from anymps.rules.faults._model import COMPILED_LAYER_NORM, ELSEWHERE, NO_END, THREADS, Effect, Hazard
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -32,6 +32,16 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
     check_supported(torch_version)
     release = parse_torch_version(torch_version).release
     return tuple(hazard for hazard in all_hazards() if hazard.holds(release, macos, metal_family))
+
+
+def elsewhere(known: Collection[Hazard]) -> tuple[Hazard, ...]:
+    """Every other hazard, under an id with `ELSEWHERE` before it and without a text to raise.
+
+    The device only notes the calls that meet them: another release of torch, macOS or GPU has the fault.
+    """
+    own = {(hazard.id, hazard.check, hazard.operators) for hazard in known}
+    others = (hazard for hazard in all_hazards() if (hazard.id, hazard.check, hazard.operators) not in own)
+    return tuple(replace(hazard, id=f"{ELSEWHERE}{hazard.id}", text="") for hazard in others)
 
 
 _OF_VALUES: Final = frozenset({Effect.WRONG, Effect.MAY_BE_WRONG, Effect.VARIES})
