@@ -173,9 +173,13 @@ class UpgradeSettings(Settings):
     formats: ClassVar[tuple[str, ...]] = DOCUMENT_FORMATS
 
     first: str | None = row(
-        "text", help="Show only the step from this release of torch.", option="from", metavar="RELEASE"
-    )
-    last: str | None = row("text", help="Show only the step to this release.", option="to", metavar="RELEASE")
+        "text", help="Show only the step from this release of torch. Default with --to: that of the run.",
+        option="from", metavar="RELEASE",
+    )  # fmt: skip
+    last: str | None = row(
+        "text", help="Show only the step to this release. Default with --from: the newest.", option="to",
+        metavar="RELEASE",
+    )  # fmt: skip
     least: str = row(
         "word", "never", "Exit with 1 if the release of --to (default: the newest) does this, or worse, with a line of "
         "the script on the Mac's macOS. From bad to less bad: refused, wrong, may-fail, falls-back, slower.",

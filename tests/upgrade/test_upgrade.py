@@ -66,7 +66,7 @@ def text(grid: Grid, form: str = "terminal") -> str:
 def sentences(grid: Grid) -> list[str]:
     """What changes, as JSON has it."""
     return [
-        f"{step['step']}: {change['sentence']}"
+        f"{step['step']}: {change['sentence']}" + (f" ({change['rule']})" if change["rule"] else "")
         for step in json.loads(upgrade_json(grid))["changes"]
         for change in step["changes"]
     ]
@@ -92,7 +92,7 @@ def test_a_dtype_that_becomes_native() -> None:
 
 def test_a_known_bug_of_some_releases() -> None:
     """A bug that came with 2.12 and was fixed in 2.14; and one that is only noted, as M1 and M2 have it."""
-    grid = make_grid(training(faults=("MPS607 aten::linear", "elsewhere.MPS613 aten::linear")))
+    grid = make_grid(training(faults=("MPS607 aten::linear", "elsewhere.MPS613@2.14 aten::linear")))
     assert {release: row[2] for release, row in words(grid).items()}["2.13"] == "wrong"
     assert sentences(grid)[1:3] == [
         "2.11 -> 2.12: `linear` is wrong: F.linear with bias: wrong values beyond 65536 batches (MPS607)",
@@ -100,14 +100,19 @@ def test_a_known_bug_of_some_releases() -> None:
     ]
     assert "2.13 -> 2.14: `linear` is right again (MPS607)" in sentences(grid)
     assert text(grid).splitlines()[0] == "Use torch 2.15 on macOS 26; with 2.13 line 88 is wrong."
-    on_m1 = make_grid(training(faults=("MPS607 aten::linear", "elsewhere.MPS613 aten::linear")), parse_mac("M1 8GB"))
+    on_m1 = make_grid(
+        training(faults=("MPS607 aten::linear", "elsewhere.MPS613@2.14 aten::linear")), parse_mac("M1 8GB")
+    )
     assert [on_m1.at((2, minor)).outcome.word for minor in (13, 14, 15)] == ["wrong"] * 3
 
 
 def test_a_bug_of_some_systems() -> None:
     """A bug that macOS 26.4 does not have splits the column of macOS 26; its end in torch is not known."""
     grid = make_grid(
-        training(faults=("MPS615 aten::mm",)), parse_mac("M3 Pro 18GB, macOS 26.2"), first=(2, 11), last=(2, 12)
+        training(faults=("elsewhere.MPS615@2.11 aten::mm",)),
+        parse_mac("M3 Pro 18GB, macOS 26.2"),
+        first=(2, 11),
+        last=(2, 12),
     )
     assert [system.name for system in grid.systems] == [
         "macOS 14", "macOS 15", "macOS 26.0 to 26.3", "macOS 26.4+", "macOS 27",
@@ -165,7 +170,7 @@ def test_steps_of_each_release() -> None:
 
 def expected() -> dict[str, str]:
     """The whole outputs by file name; JSON of two releases."""
-    recording = training(faults=("MPS607 aten::linear", "elsewhere.MPS615 aten::mm"))
+    recording = training(faults=("MPS607 aten::linear", "elsewhere.MPS615@2.11 aten::mm"))
     grid = make_grid(recording)
     return {
         "upgrade.txt": text(grid),

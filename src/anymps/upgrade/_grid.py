@@ -17,7 +17,7 @@ from anymps.rules.faults import all_hazards
 from anymps.upgrade._calls import calls
 from anymps.upgrade._faults import faults
 from anymps.upgrade._subjects import Answer, Outcome, Release, Subject
-from anymps.upgrade._times import StepTime, step_times
+from anymps.upgrade._times import Steps, StepTime
 
 _SYSTEMS: Final = (14, 15, 26, 27)
 _OLDEST_MACOS: Final[Mapping[Release, int]] = {(2, 7): 13, (2, 8): 13, LAST_RELEASE: 15}
@@ -126,7 +126,7 @@ class Grid:
 def make_grid(
     recording: Recording, mac: Mac | None = None, *, first: Release | None = None, last: Release | None = None
 ) -> Grid:
-    """The grid of a recording; `first` and `last` are the only two releases that are shown, where they are given.
+    """The grid of a recording; with `first` or `last`, these two alone, by default its own and the newest release.
 
     Raises UsageError for a recording whose torch or Mac is not known, and for a release that is not.
     """
@@ -139,21 +139,24 @@ def make_grid(
     made_by = parse_torch_version(run.torch_version).release
     if not OLDEST <= made_by <= LAST_RELEASE:
         raise UsageError(f"the recording was made with torch {run.torch_version}, whose rules are not known")
-    releases = _releases(first, last)
+    releases = _releases(first, last, made_by)
     subjects = (*calls(recording, made_by), *faults(recording, mac.metal_family))
-    columns = [{release: _cell(release, start, subjects) for release in releases} for start in _starts(subjects, mac)]
-    systems, cells = _joined(columns)
-    home = next(system for system in systems if mac.macos in system)
-    times: Mapping[Release, StepTime] = {}
-    no_times = ""
+    steps, no_times = None, ""
     try:
-        times = step_times(recording, mac, {release: cells[release, home].answers for release in releases})
+        steps = Steps(recording, mac)
     except CostError as error:
         no_times = f"{error.reason[:1].upper()}{error.reason[1:]}."
+    columns = [
+        {release: _cell(release, start, subjects, steps) for release in releases} for start in _starts(subjects, mac)
+    ]
+    systems, cells = _joined(columns)
+    home = next(system for system in systems if mac.macos in system)
+    predicted = {release: steps.time(release, cells[release, home].answers) for release in releases if steps}
+    times = {release: time for release, time in predicted.items() if time is not None}
     return Grid(run, mac, made_by, releases, systems, home, cells, times, no_times, subjects)
 
 
-def _releases(first: Release | None, last: Release | None) -> tuple[Release, ...]:
+def _releases(first: Release | None, last: Release | None, made_by: Release) -> tuple[Release, ...]:
     every = [(FIRST_RELEASE[0], minor) for minor in range(FIRST_RELEASE[1], LAST_RELEASE[1] + 1)]
     for release in (first, last):
         if release is not None and release not in every:
@@ -161,7 +164,7 @@ def _releases(first: Release | None, last: Release | None) -> tuple[Release, ...
             raise UsageError(f"torch {release[0]}.{release[1]} is not known: name a release from {known}")
     if first is None and last is None:
         return tuple(every)
-    return tuple(dict.fromkeys(sorted((first or every[0], last or every[-1]))))
+    return tuple(dict.fromkeys(sorted((first or made_by, last or every[-1]))))
 
 
 def _starts(subjects: Iterable[Subject], mac: Mac) -> Iterator[Release]:
@@ -216,8 +219,16 @@ def _runs_on(mac: Mac, major: int) -> bool:
     return False
 
 
-def _cell(release: Release, macos: Release, subjects: Sequence[Subject]) -> Cell:
+def _cell(release: Release, macos: Release, subjects: Sequence[Subject], steps: Steps | None) -> Cell:
     if macos[0] < (oldest := _OLDEST_MACOS.get(release, 14)):
         return Cell(release, macos, {}, f"torch {release[0]}.{release[1]} needs macOS {oldest}")
     answers = {subject: subject.answers(release, macos) for subject in subjects}
-    return Cell(release, macos, {one: answer for one, answer in answers.items() if answer.outcome})
+    return Cell(
+        release,
+        macos,
+        {
+            one: answer
+            for one, answer in answers.items()
+            if answer.outcome and not (steps and steps.negligible(one, answer, release))
+        },
+    )

@@ -44,11 +44,14 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """An outcome, and in a few words why: a message of torch, or what is not known. `factor` is that of a slow path."""
+    """An outcome, and in a few words why: a message of torch, or what is not known.
+
+    `factor` is, of a slow path, how many times as long the calls take, at least and at most.
+    """
 
     outcome: Outcome
     why: str = ""
-    factor: float = 1.0
+    factor: tuple[float, float] = (1.0, 1.0)
 
 
 FINE = Answer(Outcome.FINE)

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, sqrt
+from typing import Final
 
 from anymps._errors import CostError
 from anymps.cost import Happening, OperatorCall, predict_operator, read_tensor, walk_step
 from anymps.findings import fault_of_mark
-from anymps.forecast import call_of, forecast
+from anymps.forecast import Forecast, call_of, forecast
 from anymps.mac import Mac
-from anymps.record import Fate, Recording
+from anymps.record import Fate, Recording, Site
 from anymps.upgrade._subjects import Answer, Outcome, Release, Subject
+
+_WORTH: Final = 0.01
+"""The share of a predicted step below which a slow path is none."""
+
+_Place = tuple[str, str, tuple[str, int]]
+"""A known slow path, the operator that takes it, and the line."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +32,47 @@ class StepTime:
     high: float
 
 
-def step_times(
-    recording: Recording, mac: Mac, answers: Mapping[Release, Mapping[Subject, Answer]]
-) -> dict[Release, StepTime]:
-    """By release, from what becomes of the script's calls in it; none of a release that refuses some.
+class Steps:
+    """Predicts the typical step of a recording on a Mac, release by release. The program's own code is as recorded."""
 
-    The program's own code is that of the recording. Raises CostError where no time can be predicted.
-    """
-    here = forecast(recording, mac)
-    if here.no_time:
-        raise CostError(f"anymps: {here.no_time.rstrip('.')}")
-    slow = _slow_calls(recording, here.step) if _any_slow(answers) else {}
-    found = {}
-    for release, of in answers.items():
-        if any(answer.outcome >= Outcome.REFUSED for answer in of.values()):
-            continue
-        torch = f"{release[0]}.{release[1]}"
-        on_cpu = {(one.operator, one.dtype) for one, answer in of.items() if answer.outcome is Outcome.ON_CPU}
-        time = walk_step(list(_as_in(here.happenings, on_cpu)), mac, torch, busy=here.busy)
-        longer = 1.0 + _lost(slow, of, mac, torch) / time.seconds
-        found[release] = StepTime(time.seconds * longer, time.low * longer, time.high * longer)
-    return found
+    def __init__(self, recording: Recording, mac: Mac) -> None:
+        """Raises CostError where no time can be predicted."""
+        self._mac = mac
+        self._here: Forecast = forecast(recording, mac)
+        if self._here.no_time:
+            raise CostError(f"anymps: {self._here.no_time.rstrip('.')}")
+        self._marked = _marked_calls(recording, self._here.step)
+
+    def negligible(self, subject: Subject, answer: Answer, release: Release) -> bool:
+        """Whether a slow path adds next to nothing to the step."""
+        low, _ = self._lost(subject, answer, release)
+        return answer.outcome is Outcome.SLOWER and low < _WORTH * self._here.time.seconds
+
+    def time(self, release: Release, answers: Mapping[Subject, Answer]) -> StepTime | None:
+        """The step in a release, by what becomes of the script's calls in it; None where some are refused."""
+        if any(answer.outcome >= Outcome.REFUSED for answer in answers.values()):
+            return None
+        on_cpu = {(one.operator, one.dtype) for one, answer in answers.items() if answer.outcome is Outcome.ON_CPU}
+        happenings = list(_as_in(self._here.happenings, on_cpu))
+        time = walk_step(happenings, self._mac, _named(release), busy=self._here.busy)
+        lost = [self._lost(subject, answer, release) for subject, answer in answers.items()]
+        low, high = fsum(least for least, _ in lost), fsum(most for _, most in lost)
+        return StepTime(time.seconds + sqrt(low * high), time.low + low, time.high + high)
+
+    def _lost(self, subject: Subject, answer: Answer, release: Release) -> tuple[float, float]:
+        """The seconds that a slow path adds to the step, at least and at most: its factors, of the calls' own time."""
+        if answer.outcome is not Outcome.SLOWER:
+            return 0.0, 0.0
+        seconds = 0.0
+        for call in self._marked.get((subject.fault, subject.operator, subject.site.file_line), ()):
+            with suppress(CostError):
+                seconds += predict_operator(call, self._mac, _named(release)).device
+        low, high = answer.factor
+        return (low - 1.0) * seconds, (high - 1.0) * seconds
+
+
+def _named(release: Release) -> str:
+    return f"{release[0]}.{release[1]}"
 
 
 def _as_in(happenings: Sequence[Happening], on_cpu: Collection[tuple[str, str]]) -> Iterator[Happening]:
@@ -75,38 +102,17 @@ def _bytes(call: OperatorCall) -> int:
     return size
 
 
-def _any_slow(answers: Mapping[Release, Mapping[Subject, Answer]]) -> bool:
-    return any(answer.factor > 1 for of in answers.values() for answer in of.values())
-
-
-def _lost(
-    slow: Mapping[tuple[str, str], list[OperatorCall]], of: Mapping[Subject, Answer], mac: Mac, torch: str
-) -> float:
-    """The seconds by which the known slow paths lengthen a step: as their factors have it, of the calls' own time."""
-    factors: dict[tuple[str, str], float] = {}
-    for one, answer in of.items():
-        key = one.fault, one.operator
-        factors[key] = max(factors.get(key, 1.0), answer.factor)
-    lost = []
-    for key, calls in slow.items():
-        for call in calls:
-            with suppress(CostError):
-                lost.append((factors.get(key, 1.0) - 1.0) * predict_operator(call, mac, torch).device)
-    return fsum(lost)
-
-
-def _slow_calls(recording: Recording, step: int) -> dict[tuple[str, str], list[OperatorCall]]:
-    """The calls of a step that meet known bugs and slow paths, by id and operator: a mark lies before each."""
-    found: dict[tuple[str, str], list[OperatorCall]] = {}
-    ahead: dict[int, list[tuple[str, str]]] = {}  # by thread: the marks whose call has not come
-    rows = recording.stream(f"SELECT thread, signature FROM entries WHERE step = {step:d} ORDER BY start_ns, id")
-    for thread, identity in rows:
+def _marked_calls(recording: Recording, step: int) -> dict[_Place, list[OperatorCall]]:
+    """The calls of a step that meet known bugs and slow paths: a mark lies before each."""
+    found: dict[_Place, list[OperatorCall]] = {}
+    ahead: dict[int, list[tuple[str, str, Site]]] = {}  # by thread: the marks whose call has not come
+    rows = recording.stream(f"SELECT thread, signature, site FROM entries WHERE step = {step:d} ORDER BY start_ns, id")
+    for thread, identity, site in rows:
         signature = recording.signature(identity)
-        met = fault_of_mark(signature.operator)
-        if met is not None:
-            ahead.setdefault(thread, []).append(met)
-        elif signature.fate is not Fate.MARK:
-            for fault, operator in ahead.pop(thread, ()):
+        if signature.fate is not Fate.MARK:
+            for fault, operator, at in ahead.pop(thread, ()) if ahead else ():
                 if operator == signature.operator:
-                    found.setdefault((fault, operator), []).append(call_of(signature))
+                    found.setdefault((fault, operator, at.file_line), []).append(call_of(signature))
+        elif met := fault_of_mark(recording, signature.operator):
+            ahead.setdefault(thread, []).append((met[0][0].id, met[1], recording.site(site)))
     return found

@@ -103,24 +103,33 @@ RULES = tuple(_rule([hazard for hazard in all_hazards() if hazard.id == identity
 _RULE_OF: Final = {rule.id: rule for rule in RULES}
 
 
-def fault_of_mark(name: str) -> tuple[str, str] | None:
-    """The id of the known bug, and the operator, that a mark is about; None for another mark."""
+def fault_of_mark(recording: Recording, name: str) -> tuple[tuple[Hazard, ...], str] | None:
+    """The rows of the known bug that a mark is about, and the operator; None for another mark, and for no row."""
     if not name.startswith(MARK):
         return None
     identity, _, call = name.removeprefix(MARK).removeprefix(ELSEWHERE).partition(" ")
-    return identity, call
+    identity, _, since = identity.partition("@")
+    release = release_of(recording)
+    rows = tuple(
+        row
+        for row in all_hazards()
+        if row.id == identity
+        and _is_of(row, base_name(call))
+        and ("{}.{}".format(*row.since) == since if since else release is None or row.since <= release <= row.until)
+    )
+    return (rows, call) if rows else None
 
 
-def faults_met(recording: Recording) -> Iterator[tuple[str, str, Occurrence]]:
-    """The id of a known bug of any release, macOS or GPU, the operator, and the calls at a line that meet it."""
+def faults_met(recording: Recording) -> Iterator[tuple[tuple[Hazard, ...], str, Occurrence]]:
+    """The rows of a known bug of any release, macOS or GPU, the operator, and the calls at a line that meet it."""
     for met in recording.hazards_anywhere():
-        if fault := fault_of_mark(met.operator):
+        if fault := fault_of_mark(recording, met.operator):
             yield (*fault, met)
     for hazard in all_hazards():
         if hazard.check == COMPILED_LAYER_NORM:
-            yield from ((hazard.id, "torch.compile", compiled) for compiled in _compiled_norms(recording))
+            yield from (((hazard,), "torch.compile", compiled) for compiled in _compiled_norms(recording))
         elif hazard.check == THREADS:
-            yield from ((hazard.id, thread.operator, thread) for thread in _threads(recording))
+            yield from (((hazard,), thread.operator, thread) for thread in _threads(recording))
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -62,5 +62,6 @@ def _change(change: words.Change) -> dict[str, object]:
     return {
         "outcome": change.after.word,
         "sentence": clean(change.sentence),
+        "rule": change.fault,
         "sites": [site_object(site) for site in change.sites],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -41,7 +41,12 @@ class Change(NamedTuple):
 
     after: Outcome
     sentence: str
+    fault: str
     sites: tuple[Site, ...]
+
+
+_Sentences = dict[tuple[Outcome, str, str], list[Site]]
+"""Outcome, sentence and known bug, with the lines that it is true of."""
 
 
 class Step(NamedTuple):
@@ -70,31 +75,31 @@ def steps(grid: Grid) -> Iterator[Step]:
 def standing(grid: Grid) -> tuple[Change, ...]:
     """What is the same in every shown release on the Mac's system, and not all right."""
     cells = [grid.at(release) for release in grid.releases if not grid.at(release).no_device]
-    sentences: dict[tuple[Outcome, str], list[Site]] = {}
+    sentences: _Sentences = {}
     for subject, answer in cells[-1].answers.items() if cells else ():
         if all(cell.answers.get(subject, FINE).outcome is answer.outcome for cell in cells):
-            sentences.setdefault((answer.outcome, _worse(subject, answer)), []).append(subject.site)
+            sentences.setdefault((answer.outcome, _worse(subject, answer), subject.fault), []).append(subject.site)
     return _sorted(sentences)
 
 
 def _changes(before: Cell, after: Cell) -> Iterator[Change]:
     if before.no_device or after.no_device:
         if before.no_device != after.no_device:
-            yield Change(after.outcome, after.no_device or before.no_device, ())
+            yield Change(after.outcome, after.no_device or before.no_device, "", ())
         return
-    sentences: dict[tuple[Outcome, str], list[Site]] = {}
+    sentences: _Sentences = {}
     for subject in dict.fromkeys((*after.answers, *before.answers)):
         was, now = before.answers.get(subject, FINE), after.answers.get(subject, FINE)
         sentence = _changed(subject, was, now) if was.outcome is not now.outcome else ""
         if sentence:
-            sentences.setdefault((now.outcome, sentence), []).append(subject.site)
+            sentences.setdefault((now.outcome, sentence, subject.fault), []).append(subject.site)
     yield from _sorted(sentences)
 
 
-def _sorted(sentences: Mapping[tuple[Outcome, str], Sequence[Site]]) -> tuple[Change, ...]:
+def _sorted(sentences: _Sentences) -> tuple[Change, ...]:
     changes = (
-        Change(outcome, words, tuple(sorted(set(sites), key=lambda site: site.file_line)))
-        for (outcome, words), sites in sentences.items()
+        Change(outcome, words, fault, tuple(sorted(set(sites), key=lambda site: site.file_line)))
+        for (outcome, words, fault), sites in sentences.items()
     )
     return tuple(sorted(changes, key=lambda change: (-change.after, change.sites[0].file_line, change.sentence)))
 
@@ -103,14 +108,14 @@ def _changed(subject: Subject, was: Answer, now: Answer) -> str:
     """In one sentence what becomes of the calls; empty where nothing can be said."""
     if now.outcome:
         if now.outcome is Outcome.UNKNOWN and was.outcome:
-            return f"whether {_name(subject, was)} {_STILL[was.outcome]} is not known{_fault(subject)}"
+            return f"whether {_name(subject, was)} {_STILL[was.outcome]} is not known"
         before = "; before, that is not known" if was.outcome is Outcome.UNKNOWN else ""
         return _worse(subject, now) + before
     if was.outcome is Outcome.UNKNOWN:
         return ""
     if not subject.fault and was.outcome in (Outcome.ON_CPU, Outcome.REFUSED):
         return f"{_name(subject, was)} becomes native" if not subject.title else f"{_name(subject, was)} runs"
-    return f"{_name(subject, was)} {_AGAIN[was.outcome]}{_fault(subject)}"
+    return f"{_name(subject, was)} {_AGAIN[was.outcome]}"
 
 
 def _worse(subject: Subject, now: Answer) -> str:
@@ -118,10 +123,10 @@ def _worse(subject: Subject, now: Answer) -> str:
         return f"{now.why[0].upper()}{now.why[1:]}"
     name = _name(subject, now)
     if now.outcome is Outcome.UNKNOWN:
-        return f"{name}: {now.why}{_fault(subject)}"
+        return f"{name}: {now.why}"
     first_sentence = text.shorten(now.why.partition(". ")[0].removesuffix("."), _LONGEST)
     why = f": {first_sentence}" if first_sentence and now.outcome is not Outcome.ON_CPU else ""
-    return f"{name} {_IS[now.outcome][0]}{why}{_fault(subject)}"
+    return f"{name} {_IS[now.outcome][0]}{why}"
 
 
 def _name(subject: Subject, answer: Answer) -> str:
@@ -130,16 +135,13 @@ def _name(subject: Subject, answer: Answer) -> str:
     return f"`{base(subject.operator)}`{of}"
 
 
-def _fault(subject: Subject) -> str:
-    return f" ({subject.fault})" if subject.fault else ""
-
-
 def told(change: Change, directory: str) -> str:
-    """The sentence and its lines: `histc` of int64 becomes native (train.py:31)."""
+    """The sentence, its rule and its lines: `linear` is right again (MPS607, train.py:88)."""
     places = list(dict.fromkeys(text.place(site, directory) for site in change.sites if site.known))
     more = len(places) - _MOST_PLACES
     shown = ", ".join(places[:_MOST_PLACES]) + (f" and {text.plural(more, 'more line')}" if more > 0 else "")
-    return text.clean(change.sentence) + (f" ({shown})" if shown else "")
+    behind = ", ".join(filter(None, (change.fault, shown)))
+    return text.clean(change.sentence) + (f" ({behind})" if behind else "")
 
 
 def cell_words(cell: Cell) -> str:

@@ -35,13 +35,13 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
 
 
 def elsewhere(known: Collection[Hazard]) -> tuple[Hazard, ...]:
-    """Every other hazard, under an id with `ELSEWHERE` before it and without a text to raise.
+    """Every other hazard, as `elsewhere.MPS615@2.11` for the row of MPS615 since torch 2.11, and with no text to raise.
 
     The device only notes the calls that meet them: another release of torch, macOS or GPU has the fault.
     """
-    own = {(hazard.id, hazard.check, hazard.operators) for hazard in known}
-    others = (hazard for hazard in all_hazards() if (hazard.id, hazard.check, hazard.operators) not in own)
-    return tuple(replace(hazard, id=f"{ELSEWHERE}{hazard.id}", text="") for hazard in others)
+    own = frozenset(known)
+    others = (hazard for hazard in all_hazards() if hazard not in own)
+    return tuple(replace(row, id="{}{}@{}.{}".format(ELSEWHERE, row.id, *row.since), text="") for row in others)
 
 
 _OF_VALUES: Final = frozenset({Effect.WRONG, Effect.MAY_BE_WRONG, Effect.VARIES})
