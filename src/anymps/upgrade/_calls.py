@@ -12,12 +12,14 @@ from anymps.rules import (
     OLDEST,
     OPERATOR_LIMITS,
     REFUSED_DTYPES,
+    SCALAR_TYPES,
     Kind,
     alerts,
     coverage,
     in_force,
     refused_dtype,
     registered,
+    registrations,
 )
 from anymps.rules.faults import all_hazards
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
@@ -27,6 +29,8 @@ _INDEX_CHECKED: Final = (2, 10)
 """From this release on, kernels report a bad index; before, they read what lies there (c10/metal/error.h)."""
 _NO_COMPLEX128: Final = (2, 12)
 """From this release on, EmptyTensor.cpp refuses complex128."""
+_CPU_FLOAT64: Final = (2, 14)
+"""From this release on, a copy from mps to float64 on the CPU raises no such error (`cpu_copy_to_float64`)."""
 _ALWAYS: Final = frozenset({RefusalKind.FLOAT64, RefusalKind.RANK, RefusalKind.LAYOUT})
 """What EmptyTensor.cpp refuses in all releases from 2.7 on."""
 
@@ -52,34 +56,42 @@ def call_answer(operator: str, dtype: str, release: Release, *, fallback: bool =
     if not _has_kernel(name, release):
         kind = coverage(name, release).kind
         if kind is Kind.COMPOSITE:
-            return Answer(Outcome.UNKNOWN, "it is made of other operators there")
+            refused = _by_dtype(operator, dtype, release)
+            return refused if refused.outcome else _made_of_others(name, release)
         if kind is not Kind.NATIVE:
             return Answer(Outcome.ON_CPU if fallback else Outcome.REFUSED, "it has no MPS kernel")
     return _by_dtype(operator, dtype, release)
 
 
+def _made_of_others(name: str, release: Release) -> Answer:
+    """An operator that has no kernel of its own. If it always fell back before, its inner operator has one now."""
+    if not any(entry.key == "Fallback" for entry in registrations().get(name, ())):
+        return Answer(Outcome.UNKNOWN, "it is made of other operators there")
+    for row in all_hazards():
+        over = row.fixed is not None and release >= row.fixed
+        if f"_{base(name)}" in row.operators and release >= row.since and not over:
+            return Answer(Outcome.UNKNOWN, f"it may meet a bug there: {row.title} ({row.id})")
+    return FINE
+
+
 def calls(recording: Recording, made_by: Release) -> Iterator[Subject]:
     """The recorded calls by line, operator and dtype; then what the release that made the recording refused."""
     fallback = bool(recording.run.fallback)
-    seen: dict[tuple[object, ...], tuple[Signature, Site]] = {}
-    refused: dict[tuple[object, ...], str] = {}
+    seen: dict[tuple[object, ...], tuple[Signature, Site, str]] = {}
     for signature, site in recording.distinct_calls():
-        dtype = _dtype(signature)
-        if signature.fate in (Fate.MISSING, Fate.REFUSED):
-            refused.setdefault((site.file_line, signature.operator), dtype)
-        elif signature.operator.startswith("aten::"):
-            seen.setdefault((site.file_line, signature.operator, dtype), (signature, site))
-    for (*_, dtype), (signature, site) in seen.items():
-        yield _call(signature, site, str(dtype), made_by, fallback=fallback)
-        yield from _limited(signature.operator, str(dtype), site, made_by)
+        if signature.operator.startswith("aten::") and signature.fate not in (Fate.MISSING, Fate.REFUSED):
+            dtype = _dtype(signature)
+            seen.setdefault((site.file_line, signature.operator, dtype), (signature, site, dtype))
+    for signature, site, dtype in seen.values():
+        yield _call(signature, site, dtype, made_by, fallback=fallback)
+        yield from _limited(signature.operator, dtype, site, made_by)
     told: set[tuple[object, ...]] = set()
     texts = {hazard.text for hazard in all_hazards() if hazard.text}
     for refusal in recording.refusals():
         key = (refusal.kind, refusal.operator, refusal.site.file_line)
         if key not in told and refusal.message not in texts:  # those are known bugs, which the mark before them tells
             told.add(key)
-            dtype = refused.get((refusal.site.file_line, refusal.operator), "")
-            yield _refused(refusal, dtype, made_by, fallback=fallback)
+            yield _refused(refusal, made_by, fallback=fallback)
 
 
 def _call(signature: Signature, site: Site, dtype: str, made_by: Release, *, fallback: bool) -> Subject:
@@ -118,29 +130,44 @@ def _limits(release: Release) -> frozenset[str]:
     return frozenset(limit.text for limit in in_force(OPERATOR_LIMITS.values(), release)) if read else frozenset()
 
 
-def _refused(refusal: Refusal, dtype: str, made_by: Release, *, fallback: bool) -> Subject:
-    """A call that raised when it was recorded."""
+def _refused(refusal: Refusal, made_by: Release, *, fallback: bool) -> Subject:
+    """A call that raised when it was recorded. Its dtype is not recorded, but the backend's words tell of it."""
+    operator, kind = refusal.operator, refusal.kind
     raised = Answer(Outcome.REFUSED, f"{refusal.error}: {refusal.message}")
     rows = [limit for limit in OPERATOR_LIMITS.values() if limit.text == refusal.message]
-    by_dtype = bool(dtype) and bool(_dtype_refusal(refusal.operator, dtype, made_by))
+    dtypes = [dtype for dtype in SCALAR_TYPES if _dtype_refusal(operator, dtype, made_by) == refusal.message]
 
     def answers(release: Release, _: Release) -> Answer:
-        kind, read = refusal.kind, OLDEST <= release <= NEWEST
-        if kind is not RefusalKind.MISSING and (release == made_by or kind in _ALWAYS):
+        read = OLDEST <= release <= NEWEST
+        if kind is RefusalKind.MISSING:
+            return call_answer(operator, "", release, fallback=fallback)
+        if release == made_by:
             return raised
-        if kind is RefusalKind.MISSING or (kind is RefusalKind.DTYPE and by_dtype and read):
-            return call_answer(refusal.operator, dtype, release, fallback=fallback)
+        if kind is RefusalKind.FLOAT64 and _to_the_cpu(refusal) and release >= _CPU_FLOAT64:
+            return Answer(Outcome.UNKNOWN, "copies to float64 on the CPU are another thing there (MPS604)")
+        if kind in _ALWAYS:
+            return raised
+        if kind is RefusalKind.DTYPE and dtypes and read:
+            found = {call_answer(operator, dtype, release, fallback=fallback) for dtype in dtypes}
+            if len({answer.outcome for answer in found}) == 1:
+                return found.pop()
         if kind is RefusalKind.INDEX:
             return raised if release >= _INDEX_CHECKED else Answer(Outcome.WRONG, "a bad index is not noticed")
         if kind is RefusalKind.COMPLEX128 and min(release, made_by) >= _NO_COMPLEX128:
             return raised
         if kind is RefusalKind.DETERMINISM and read:
-            return raised if base(refusal.operator) in alerts(f"{release[0]}.{release[1]}") else FINE
+            return raised if base(operator) in alerts(f"{release[0]}.{release[1]}") else FINE
         if kind is RefusalKind.ARGUMENT and rows and read:
             return raised if in_force(rows, release) else FINE
         return Answer(Outcome.UNKNOWN, f"whether it raises there, too, is not known: {refusal.message}")
 
-    return Subject(refusal.site, refusal.operator, dtype, title=refusal.message, answers=answers)
+    dtype = dtypes[0] if len(dtypes) == 1 else ""
+    return Subject(refusal.site, operator, dtype, title=refusal.message, answers=answers)
+
+
+def _to_the_cpu(refusal: Refusal) -> bool:
+    """Whether the line seems to copy from mps to the CPU."""
+    return "cpu" in refusal.site.source or "copy_" in refusal.site.source
 
 
 def _by_dtype(operator: str, dtype: str, release: Release) -> Answer:
