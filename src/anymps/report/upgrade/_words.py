@@ -65,11 +65,21 @@ def steps(grid: Grid) -> Iterator[Step]:
     """All that changes something: releases on the Mac's system, then systems with the release to use."""
     for before, after in pairwise(grid.releases):
         title = f"{named(before)} -> {named(after)}"
-        yield Step(title, tuple(_changes(grid.at(before), grid.at(after))))
+        yield Step(title, (*_changes(grid.at(before), grid.at(after)), *_pace(grid, before, after)))
     best = grid.choice.release
     for first, second in pairwise(grid.systems):
         title = f"{first.name} -> {second.name.removeprefix('macOS ')}, torch {named(best)}"
         yield Step(title, tuple(_changes(grid.at(best, first), grid.at(best, second))))
+
+
+def _pace(grid: Grid, before: Release, after: Release) -> Iterator[Change]:
+    """How much longer or shorter the predicted step is, where the times can tell."""
+    if before in grid.times and after in grid.times:
+        was, now = grid.times[before].seconds, grid.times[after].seconds
+        if abs(now / was - 1) > ALIKE:
+            more = f"{text.share(abs(now / was - 1))} {'more' if now > was else 'less'}"
+            words = f"a predicted step takes {more}: {text.duration(1e9 * now)}"
+            yield Change(Outcome.SLOWER if now > was else Outcome.FINE, words, "", ())
 
 
 def standing(grid: Grid) -> tuple[Change, ...]:
