@@ -20,6 +20,7 @@ from anymps.rules import (
     refused_dtype,
     registered,
     registrations,
+    widened_dtypes,
 )
 from anymps.rules.faults import all_hazards
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
@@ -173,6 +174,8 @@ def _to_the_cpu(refusal: Refusal) -> bool:
 def _by_dtype(operator: str, dtype: str, release: Release) -> Answer:
     """Whether the operator takes the dtype. Of releases before the oldest that was read, its refusal makes unsure."""
     text = _dtype_refusal(operator, dtype, max(release, OLDEST))
+    if not text and _is_rare(dtype):
+        return Answer(Outcome.UNKNOWN, f"which kernels take {dtype} there was not looked up")
     if text and release < OLDEST:
         return Answer(Outcome.UNKNOWN, f"torch {OLDEST[0]}.{OLDEST[1]} refuses it, and nobody looked before: {text}")
     return Answer(Outcome.REFUSED, text) if text else FINE
@@ -190,7 +193,20 @@ def _dtype_refusal(operator: str, dtype: str, release: Release) -> str:
     version = f"{release[0]}.{release[1]}"
     names = (operator.removeprefix("aten::"), base(operator), base(operator).removesuffix("_"))
     texts = (refused_dtype(name, dtype, version) for name in dict.fromkeys(names))
-    return next((text.text for text in texts if text is not None), "")
+    beyond = "not among the dtypes that torch lists for mps" if _only_elsewhere(names, dtype, version) else ""
+    return next((text.text for text in texts if text is not None), beyond)
+
+
+def _only_elsewhere(names: tuple[str, ...], dtype: str, version: str) -> bool:
+    """Whether another release computes the dtype on mps, and neither this one nor the CPU does."""
+    releases = (f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
+    widened = {each for each in releases for name in names if dtype in widened_dtypes(name, each)}
+    return bool(widened) and version not in widened
+
+
+def _is_rare(dtype: str) -> bool:
+    """Whether only some kernels have it, by release (`rules/metal_dtypes.toml`)."""
+    return dtype in ("uint16", "uint32", "uint64") or dtype.startswith("float8")
 
 
 def _dtype(signature: Signature) -> str:

@@ -70,7 +70,7 @@ class Grid:
     """What becomes of a recorded script in each release and on each macOS, on one Mac.
 
     `home` is the system of the Mac, `made_by` the release of the recording. `times` are the predicted steps on the Mac
-    by release; where there are none, `no_times` says why. `end` is the exception that ended the recorded run.
+    by release; where there are none, `no_times` says why.
     """
 
     run: Meta
