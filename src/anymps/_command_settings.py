@@ -169,6 +169,27 @@ class DiffSettings:
 
 
 @dataclass(frozen=True)
+class UpgradeSettings(Settings):
+    """Of `anymps upgrade`."""
+
+    formats: ClassVar[tuple[str, ...]] = DOCUMENT_FORMATS
+
+    first: str | None = row(
+        "text", help="Show only the step from this release of torch. Default with --to: that of the run.",
+        option="from", metavar="RELEASE",
+    )  # fmt: skip
+    last: str | None = row(
+        "text", help="Show only the step to this release. Default with --from: the newest.", option="to",
+        metavar="RELEASE",
+    )  # fmt: skip
+    least: str = row(
+        "word", "never", "Exit with 1 if the release of --to (default: the newest) does this, or worse, with a line of "
+        "the script on the Mac's macOS. From bad to less bad: refused, wrong, may-fail, falls-back, slower.",
+        option="fail-on", words=("refused", "wrong", "may-fail", "falls-back", "slower", "never"), shows_default=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class JoinSettings:
     """Of `anymps join`."""
 
@@ -253,6 +274,7 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "plan": PlanSettings,
     "fix": FixSettings,
     "diff": DiffSettings,
+    "upgrade": UpgradeSettings,
     "join": JoinSettings,
     "doctor": DoctorSettings,
     "coverage": CoverageSettings,

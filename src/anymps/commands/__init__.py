@@ -36,6 +36,7 @@ _MODULES: Final = {
     "plan": "_plan",
     "report": "_report",
     "run": "_run",
+    "upgrade": "_upgrade",
     "verify": "_verify",
 }
 """The module of each command, which defines it under the command's own name."""

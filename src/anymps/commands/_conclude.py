@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from anymps._errors import RecordingError
 from anymps._text import plural
@@ -26,6 +26,16 @@ def conclude(order: Conclusion, shown: bool) -> int:
     """
     if not shown and not order.recording.exists():
         return 0  # a notebook whose kernel has not begun
+    with whole_recording(order) as (recording, kept):
+        return _report(order, recording, kept) if shown else _last_pages(order, recording)
+
+
+@contextmanager
+def whole_recording(order: Conclusion) -> Iterator[tuple[Recording, bool]]:
+    """The recording of a run with those of its children, and whether it is kept as that of the last run.
+
+    Raises RecordingError if it is of another run by now.
+    """
     with ExitStack() as stack:
         recording = stack.enter_context(Recording.open(order.recording))
         if order.process not in (0, recording.run.process):
@@ -36,10 +46,7 @@ def conclude(order: Conclusion, shown: bool) -> int:
                 say(line)
             if joined.recording is not None:
                 recording = stack.enter_context(joined.recording)
-        kept = order.passing and keep_as_last(order.recording)
-        if not shown:
-            return _last_pages(order, recording)
-        return _report(order, recording, kept)
+        yield recording, order.passing and keep_as_last(order.recording)
 
 
 def _last_pages(order: Conclusion, recording: Recording) -> int:

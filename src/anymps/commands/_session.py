@@ -84,9 +84,11 @@ class RunSession:
             given, self._outputs, target.place, self._recording, self._recorded_by, self._children.folder, passing
         )
         # Now: afterwards the script may have changed all that makes them.
-        self._commands = {
-            shown: own_call("anymps.commands._conclude:conclude", order, shown) for shown in (True, False)
-        }
+        self._commands = {shown: self._conclusion(order, shown=shown) for shown in (True, False)}
+
+    def _conclusion(self, order: Conclusion, *, shown: bool) -> list[str]:
+        """The command of the process that does the rest."""
+        return own_call("anymps.commands._conclude:conclude", order, shown)
 
     def _place_in_scratch(self) -> Path:
         """A file where the system keeps temporary ones, as the last recording has no place."""

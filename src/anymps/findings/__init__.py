@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anymps.findings._story import Story
     from anymps.findings._wait_places import WaitPlace
     from anymps.findings.advice import equivalent
-    from anymps.findings.rules import NOTHING_RAN, nothing_ran
+    from anymps.findings.rules import NOTHING_RAN, fault_of_mark, faults_met, nothing_ran
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(__name__)

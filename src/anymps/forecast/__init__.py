@@ -13,5 +13,5 @@ from anymps.forecast._forecast import (
     try_forecast,
     why_no_forecast,
 )
-from anymps.forecast._happenings import StepWork, WaitingLine, step_work
+from anymps.forecast._happenings import StepWork, WaitingLine, call_of, step_work
 from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of

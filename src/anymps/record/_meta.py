@@ -141,6 +141,7 @@ class Meta:
     fallback: bool | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     times_of: str = ""
+    faults: tuple[str, ...] = ()
     source: str = ""
     rounds: bool | None = None
     steps: tuple[int, int] | None = None

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from anymps._vocabulary import Direction, Fate, Flag, RefusalKind
 from anymps.record._facts import (
@@ -40,8 +40,11 @@ from anymps.record._strict import read_facts, read_form, read_object, read_optim
 from anymps.record._sums import read_lines, read_occurrences, read_operators
 from anymps.record._walk import Walk, walk
 from anymps.record.format import ON_CPU, ON_MPS, Picked
+from anymps.rules.faults import ELSEWHERE
 
 _T = TypeVar("_T")
+
+_ELSEWHERE: Final = f"anymps::hazard.{ELSEWHERE}"
 
 
 def _computed_once(method: Callable[[Any], _T]) -> Callable[[Any], _T]:
@@ -274,7 +277,19 @@ class Recording:
 
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known bug of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
+        return tuple(met for met in self.hazards_anywhere() if not met.operator.startswith(_ELSEWHERE))
+
+    def hazards_anywhere(self) -> tuple[Occurrence, ...]:
+        """Those, and calls that meet a bug of another release, macOS or GPU: their ids begin with `ELSEWHERE`."""
         return self.occurrences(Picked(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}"))
+
+    def distinct_calls(self) -> tuple[tuple[Signature, Site], ...]:
+        """Every signature that was called, with each line that called it; without marks of anymps."""
+        found = self._rows(
+            f"SELECT DISTINCT t.signature, t.site FROM {self._counts} t JOIN signatures s ON s.id = t.signature "
+            f"WHERE s.fate <> {Fate.MARK:d} ORDER BY t.site, t.signature"
+        )
+        return tuple((self.signature(signature), self.site(site)) for signature, site in found)
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
         """Non_blocking copies whose host side was touched before a wait, in the order of the run."""

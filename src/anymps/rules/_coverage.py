@@ -155,6 +155,9 @@ def _answer(name: str, release: Release) -> Coverage:
         return replace(answer, assumed=True)
     if release != installed:
         now = _answer(name, installed).kind
+        decomposes = any(key.startswith("Composite") for key in overload.dispatch)
+        if decomposes or not (overload.dispatch or overload.structured_delegate):  # it can do without a kernel
+            now = Kind.COMPOSITE
         return replace(answer, kind=now if now in (Kind.COMPOSITE, Kind.ELSEWHERE) else Kind.MISSING, assumed=True)
     delegate = overload.structured_delegate
     if delegate:

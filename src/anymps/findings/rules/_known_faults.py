@@ -20,7 +20,7 @@ from anymps.findings._prices import interval_ns, step_on_mac
 from anymps.findings._release import known_fault, release_in, release_of
 from anymps.record import Occurrence, Phase, Recording
 from anymps.record.format import Picked
-from anymps.rules.faults import COMPILED_LAYER_NORM, NARROWING_COPY, THREADS, Effect, Hazard, all_hazards
+from anymps.rules.faults import COMPILED_LAYER_NORM, ELSEWHERE, NARROWING_COPY, THREADS, Effect, Hazard, all_hazards
 
 MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
@@ -125,6 +125,35 @@ RULES = tuple(_rule([hazard for hazard in all_hazards() if hazard.id == identity
 _RULE_OF: Final = {rule.id: rule for rule in RULES}
 
 
+def fault_of_mark(recording: Recording, name: str) -> tuple[tuple[Hazard, ...], str] | None:
+    """The rows of the known bug that a mark is about, and the operator; None for another mark, and for no row."""
+    if not name.startswith(MARK):
+        return None
+    identity, _, call = name.removeprefix(MARK).removeprefix(ELSEWHERE).partition(" ")
+    identity, _, since = identity.partition("@")
+    release = release_of(recording)
+    rows = tuple(
+        row
+        for row in all_hazards()
+        if row.id == identity
+        and _is_of(row, base_name(call))
+        and ("{}.{}".format(*row.since) == since if since else release is None or row.since <= release <= row.until)
+    )
+    return (rows, call) if rows else None
+
+
+def faults_met(recording: Recording) -> Iterator[tuple[tuple[Hazard, ...], str, Occurrence]]:
+    """The rows of a known bug of any release, macOS or GPU, the operator, and the calls at a line that meet it."""
+    for met in recording.hazards_anywhere():
+        if fault := fault_of_mark(recording, met.operator):
+            yield (*fault, met)
+    for hazard in all_hazards():
+        if hazard.check == COMPILED_LAYER_NORM:
+            yield from (((hazard,), "torch.compile", compiled) for compiled in _compiled_norms(recording))
+        elif hazard.check == THREADS:
+            yield from (((hazard,), thread.operator, thread) for thread in _threads(recording))
+
+
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about known bugs of the backend."""
     for line in by_line(recording.hazards(), split_operators=True):
@@ -146,13 +175,14 @@ def find(recording: Recording) -> Iterator[Finding]:
             **price,
         )
     yield from _compiled(recording)
-    for thread in _threads(recording):
-        hazard = next(hazard for hazard in all_hazards() if hazard.check == THREADS)
-        yield _RULE_OF[hazard.id].finding(
+    minds = known_fault(recording, THREADS)
+    for thread in _threads(recording) if minds else ():
+        assert minds is not None
+        yield _RULE_OF[minds.id].finding(
             thread.site,
-            why=_WHY[hazard.effect],
+            why=_WHY[minds.effect],
             what=(
-                f"`{thread.operator}` ran {times(thread.count)} while another thread was in an operator: {hazard.what}."
+                f"`{thread.operator}` ran {times(thread.count)} while another thread was in an operator: {minds.what}."
             ),
             count=thread.count,
             per_step=thread.per_step,
@@ -210,15 +240,21 @@ _COMPILED: Final = "A known bug in the backend. On a Mac the values may be wrong
 def _compiled(recording: Recording) -> Iterator[Finding]:
     """Modules with a LayerNorm that were compiled for mps, if the recording's torch is known to compile it wrong."""
     hazard = known_fault(recording, COMPILED_LAYER_NORM)
-    for compiled in recording.noted("compile") if hazard is not None else ():
-        site, facts = compiled.occurrence.site, compiled.facts
-        if hazard and facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
-            yield _RULE_OF[hazard.id].finding(
-                site,
-                why=_COMPILED,
-                what=f"A module with an nn.LayerNorm was compiled in a way that {_verb(hazard)}: {hazard.what}.",
-                count=compiled.occurrence.count,
-            )
+    for compiled in _compiled_norms(recording) if hazard else ():
+        assert hazard is not None
+        yield _RULE_OF[hazard.id].finding(
+            compiled.site,
+            why=_COMPILED,
+            what=f"A module with an nn.LayerNorm was compiled in a way that {_verb(hazard)}: {hazard.what}.",
+            count=compiled.count,
+        )
+
+
+def _compiled_norms(recording: Recording) -> Iterator[Occurrence]:
+    for compiled in recording.noted("compile"):
+        facts = compiled.facts
+        if facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
+            yield compiled.occurrence
 
 
 _OF_THE_PROGRAM: Final = (
@@ -234,8 +270,6 @@ _CONCURRENT: Final = Picked(
 
 
 def _threads(recording: Recording) -> tuple[Occurrence, ...]:
-    """Operators that began while another thread was inside one, if the recording's torch is known to mind."""
-    if known_fault(recording, THREADS) is None:
-        return ()
+    """Operators that began while another thread was inside one."""
     several = len(list(recording.stream(f"SELECT DISTINCT thread FROM entries WHERE {_OF_THE_PROGRAM}"))) > 1
     return recording.occurrences(_CONCURRENT) if several else ()

@@ -17,6 +17,11 @@ from anymps.report._text import shorten
 State = Literal["error", "warning", "info", "clean"]
 WORDS: Final[dict[State, str]] = {state: severity_word(state) for state in get_args(State)}
 """What each is called in what people read."""
+HEAT: Final[dict[str, State]] = {
+    "OK": "clean", "unknown": "info", "slower": "warning", "falls": "warning", "may": "warning", "wrong": "error",
+    "refused": "error", "no": "error",
+}  # fmt: skip
+"""The state that colours a verdict in a table of releases, by its first word."""
 Look = Literal["", "quiet", "fix"]
 
 

@@ -23,6 +23,9 @@ GRAD_SCALER: Final = "grad_scaler"
 THREADS: Final = "threads"
 COMPILED_LAYER_NORM: Final = "compiled_layer_norm"
 
+ELSEWHERE: Final = "elsewhere."
+"""Before the id of a bug that is only noted, because another release, macOS or GPU has it."""
+
 
 class Effect(Enum):
     """What a Mac does with such a call."""

@@ -17,7 +17,7 @@ from anymps.rules._encoding import Family
 from anymps.rules._limits import OPERATOR_LIMITS
 from anymps.rules._readings import Release, ranged, release_of
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
-from anymps.rules.faults._model import COMPILED_LAYER_NORM, NO_END, THREADS, Effect, Hazard
+from anymps.rules.faults._model import COMPILED_LAYER_NORM, ELSEWHERE, NO_END, THREADS, Effect, Hazard
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -32,6 +32,16 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
     check_supported(torch_version)
     release = parse_torch_version(torch_version).release
     return tuple(hazard for hazard in all_hazards() if hazard.holds(release, macos, metal_family))
+
+
+def elsewhere(known: Collection[Hazard]) -> tuple[Hazard, ...]:
+    """Every other hazard, as `elsewhere.MPS615@2.11` for the row of MPS615 since torch 2.11, and with no text to raise.
+
+    The device only notes the calls that meet them: another release of torch, macOS or GPU has the fault.
+    """
+    own = frozenset(known)
+    others = (hazard for hazard in all_hazards() if hazard not in own)
+    return tuple(replace(row, id="{}{}@{}.{}".format(ELSEWHERE, row.id, *row.since), text="") for row in others)
 
 
 _OF_VALUES: Final = frozenset({Effect.WRONG, Effect.MAY_BE_WRONG, Effect.VARIES})

@@ -1,0 +1,76 @@
+"""Public reports of what a release broke, each as a row of the table: the lines run here once, with one torch."""
+
+from __future__ import annotations
+
+import textwrap
+import threading
+from contextlib import suppress
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import anymps
+from anymps.mac import parse_mac
+from anymps.rules import parse_torch_version
+from anymps.upgrade import make_grid
+
+pytestmark = [pytest.mark.usefixtures("virtual_device"), pytest.mark.filterwarnings("ignore")]
+
+REPORTS: dict[int, tuple[str, str]] = {
+    # pytorch's issue: its lines, and the outcomes from torch 2.11 to 2.15
+    187117: ("torch.ones(3, device=device) + torch.tensor([0.0, 1.0, 2.0])[2]", "OK, wrong, wrong, OK, OK"),
+    191929: ("torch.full((2, 2), 4.0, device=device) * torch.tensor([9.0, 2.0])[1]", "OK, wrong, wrong, OK, OK"),
+    193057: ("torch.arange(8.0)[5] * torch.ones(2, device=device)", "OK, wrong, wrong, OK, OK"),
+    189495: (
+        """
+        x, bias = torch.rand(65537, 1, 1, device=device), torch.rand(2, device=device)
+        F.linear(x, torch.rand(2, 1, device=device), bias)
+        """,
+        "OK, wrong, wrong, OK, OK",
+    ),
+    190491: (
+        "F.group_norm(torch.rand(2, 4, 64, device=device) + 4000, 2)",
+        "OK, OK, wrong, unknown, unknown",
+    ),
+    195910: (
+        """
+        q = torch.rand(1, 4, 64, 64, dtype=torch.bfloat16, device=device)
+        F.scaled_dot_product_attention(q, q, q, is_causal=True)
+        """,
+        "OK, OK, may fail, may fail, unknown",
+    ),
+    195937: (
+        "torch.linalg.svd(torch.rand(911, 3, 3, device=device))",
+        "falls back, falls back, falls back, unknown, unknown",
+    ),
+    197561: ("torch.accelerator.empty_host_cache()", "OK, refused, refused, refused, OK"),
+    197805: (
+        """
+        def work():
+            for _ in range(60):
+                torch.rand(256, 256, device=device) @ torch.rand(256, 256, device=device)
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        """,
+        "OK, OK, OK, may fail, may fail",
+    ),
+}
+RELEASES = [(2, minor) for minor in range(11, 16)]
+
+
+@pytest.mark.parametrize("issue", REPORTS)
+def test_a_public_report(issue: int) -> None:
+    """Whatever torch is installed, its recording tells of the others. A bug that raises here is a cell all the same."""
+    lines, expected = REPORTS[issue]
+    names = {"torch": torch, "F": F, "threading": threading, "device": "mps"}
+    if issue == 195937 and parse_torch_version(torch.__version__).release >= (2, 14):
+        pytest.skip("this torch calls another operator, which the bug is about")
+    with anymps.record() as capture, suppress(RuntimeError):  # in place of a crash
+        exec(textwrap.dedent(lines), names)
+    grid = make_grid(capture.recording, parse_mac("M3 Pro 18GB, macOS 15"))
+    assert ", ".join(grid.at(release).outcome.word for release in RELEASES) == expected
