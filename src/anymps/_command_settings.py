@@ -34,10 +34,7 @@ class RunSettings(Settings):
         "range", help=f"{_LOOK_AT}; 10:30 means those after the 10th, up to the 30th. The script runs to its end.",
         metavar="N|FIRST:LAST",
     )  # fmt: skip
-    live: bool = row(
-        "flag", False, "Show steps, waits and memory while the script runs, and keep the page of --report html=FILE "
-        "up to date.",
-    )  # fmt: skip
+    live: bool = row("flag", False, "Show steps, waits and memory while the script runs.")
     verbose: bool = row("flag", False, "Show the full report at the end, not the short one.", short="-v")
     arguments: bool = row(
         "flag", True, "Leave the script's arguments out of the recording and the reports.", option="no-arguments"

@@ -16,7 +16,6 @@ from anymps.commands._session import Conclusion
 from anymps.commands._show import say, show, show_summary
 from anymps.findings import Finding, Story, nothing_ran
 from anymps.record import Recording
-from anymps.report import Outputs
 
 
 def conclude(order: Conclusion, shown: bool) -> int:
@@ -37,17 +36,7 @@ def conclude(order: Conclusion, shown: bool) -> int:
             if joined.recording is not None:
                 recording = stack.enter_context(joined.recording)
         kept = order.passing and keep_as_last(order.recording)
-        if not shown:
-            return _last_pages(order, recording)
-        return _report(order, recording, kept)
-
-
-def _last_pages(order: Conclusion, recording: Recording) -> int:
-    """A page that says it is of a run that goes on must not stay."""
-    if order.asked.live and order.outputs.pages:
-        findings = Judge(order.place, order.asked).judge(recording).findings
-        Outputs(order.outputs.pages).write(Story.of(recording), findings, sys.stdout)
-    return 0
+        return _report(order, recording, kept) if shown else 0
 
 
 def _report(order: Conclusion, recording: Recording, kept: bool) -> int:
