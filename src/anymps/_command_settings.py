@@ -215,19 +215,13 @@ class KernelsAddSettings:
 
 
 @dataclass(frozen=True)
-class KernelsRemoveSettings:
-    """Of `anymps kernels remove`, and of `list`."""
+class KernelsListSettings:
+    """Of `anymps kernels list`."""
 
     release: str | None = row(
         "text", help="Use the kernels of this release, not of the installed one.", option="torch",
         metavar="RELEASE",
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class KernelsListSettings(KernelsRemoveSettings):
-    """Of `anymps kernels list`."""
-
     json: bool = row("flag", False, "Print the names as JSON.")
 
 
@@ -262,7 +256,6 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "convert": ConvertSettings,
     "kernels add": KernelsAddSettings,
     "kernels list": KernelsListSettings,
-    "kernels remove": KernelsRemoveSettings,
     "pytest": PytestSettings,
 }
 """The commands, and pytest, with the class of what each takes; commands without the device share nothing."""
