@@ -35,10 +35,7 @@ class RunSettings(Settings):
         "range", help=f"{_LOOK_AT}; 10:30 means those after the 10th, up to the 30th. The script runs to its end.",
         metavar="N|FIRST:LAST",
     )  # fmt: skip
-    live: bool = row(
-        "flag", False, "Show steps, waits and memory while the script runs, and keep the page of --report html=FILE "
-        "up to date.",
-    )  # fmt: skip
+    live: bool = row("flag", False, "Show steps, waits and memory while the script runs.")
     verbose: bool = row("flag", False, "Show the full report at the end, not the short one.", short="-v")
     arguments: bool = row(
         "flag", True, "Leave the script's arguments out of the recording and the reports.", option="no-arguments"
@@ -234,19 +231,13 @@ class KernelsAddSettings:
 
 
 @dataclass(frozen=True)
-class KernelsRemoveSettings:
-    """Of `anymps kernels remove`, and of `list`."""
+class KernelsListSettings:
+    """Of `anymps kernels list`."""
 
     release: str | None = row(
         "text", help="Use the kernels of this release, not of the installed one.", option="torch",
         metavar="RELEASE",
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class KernelsListSettings(KernelsRemoveSettings):
-    """Of `anymps kernels list`."""
-
     json: bool = row("flag", False, "Print the names as JSON.")
 
 
@@ -281,7 +272,6 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "convert": ConvertSettings,
     "kernels add": KernelsAddSettings,
     "kernels list": KernelsListSettings,
-    "kernels remove": KernelsRemoveSettings,
     "pytest": PytestSettings,
 }
 """The commands, and pytest, with the class of what each takes; commands without the device share nothing."""

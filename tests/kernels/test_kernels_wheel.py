@@ -257,7 +257,7 @@ def test_a_constraint_forbids_the_release(pip: Pip, capsys: pytest.CaptureFixtur
 
 
 def test_kernels_of_another_release(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--torch` names it, in full or not, for a wheel and a download; the other commands take the short form, too."""
+    """`--torch` names it, in full or not, for a wheel and a download; `list` takes the short form, too."""
     path = made(tmp_path, metallib({"a": b"BC"}), "2.11.3")
     assert main(["kernels", "add", str(path)]) == 2
     assert capsys.readouterr().err == (
@@ -269,8 +269,6 @@ def test_kernels_of_another_release(tmp_path: Path, cache: Path, capsys: pytest.
     assert added_releases() == ["2.11.3"]
     assert main(["kernels", "list", "--torch", "2.11"]) == 0
     assert capsys.readouterr().out == "a\n"
-    assert main(["kernels", "remove", "--torch", "2.11"]) == 0
-    assert capsys.readouterr().out.startswith("removed the Metal kernels of torch 2.11.3, ")
 
 
 def test_a_short_release_is_downloaded_in_its_newest_form(pip: Pip) -> None:
@@ -316,7 +314,7 @@ def test_control_characters_in_metadata() -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Add, list, remove; what is not there is one line."""
+    """Add and list; what is not there is one line."""
     path = made(tmp_path, metallib({NAME: bitcode(ADD), "other_half": bitcode(ADD)}), INSTALLED)
     assert main(["kernels", "list"]) == 2
     assert capsys.readouterr().err == (
@@ -333,13 +331,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == f"anymps: torch {INSTALLED} has no Metal kernel 'x*': it has 2 others\n"
     assert main(["kernels", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"torch": INSTALLED, "kernels": [NAME, "other_half"]}
-    assert main(["kernels", "remove"]) == 0
-    assert capsys.readouterr().out.startswith(f"removed the Metal kernels of torch {INSTALLED}, ")
-    assert main(["kernels", "remove"]) == 2
-    assert capsys.readouterr().err.startswith(f"anymps: the Metal kernels of torch {INSTALLED} have not been added: ")
     assert main(["kernels", "add"]) == 2
     assert main(["kernels"]) == 2
     assert capsys.readouterr().err == (
         "anymps: name a wheel, or let pip get it with --download (anymps kernels add --help)\n"
-        "anymps: name what to do: add, list, remove (anymps kernels --help)\n"
+        "anymps: name what to do: add, list (anymps kernels --help)\n"
     )

@@ -16,7 +16,6 @@ from anymps.commands._session import Conclusion
 from anymps.commands._show import say, show, show_summary
 from anymps.findings import Finding, Story, nothing_ran
 from anymps.record import Recording
-from anymps.report import Outputs
 
 
 def conclude(order: Conclusion, shown: bool) -> int:
@@ -27,7 +26,7 @@ def conclude(order: Conclusion, shown: bool) -> int:
     if not shown and not order.recording.exists():
         return 0  # a notebook whose kernel has not begun
     with whole_recording(order) as (recording, kept):
-        return _report(order, recording, kept) if shown else _last_pages(order, recording)
+        return _report(order, recording, kept) if shown else 0
 
 
 @contextmanager
@@ -47,14 +46,6 @@ def whole_recording(order: Conclusion) -> Iterator[tuple[Recording, bool]]:
             if joined.recording is not None:
                 recording = stack.enter_context(joined.recording)
         yield recording, order.passing and keep_as_last(order.recording)
-
-
-def _last_pages(order: Conclusion, recording: Recording) -> int:
-    """A page that says it is of a run that goes on must not stay."""
-    if order.asked.live and order.outputs.pages:
-        findings = Judge(order.place, order.asked).judge(recording).findings
-        Outputs(order.outputs.pages).write(Story.of(recording), findings, sys.stdout)
-    return 0
 
 
 def _report(order: Conclusion, recording: Recording, kept: bool) -> int:

@@ -8,21 +8,13 @@ from pathlib import Path
 
 import click
 
-from anymps._command_settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings
+from anymps._command_settings import KernelsAddSettings, KernelsListSettings
 from anymps._errors import UsageError
 from anymps._text import means_release, plural, size
 from anymps.cleanup import PrivateFolder
 from anymps.commands._help import Group
 from anymps.commands._options import takes
-from anymps.kernels import (
-    add_kernels,
-    added_release,
-    download,
-    open_kernels,
-    read_release,
-    remove_kernels,
-    wheel_digest,
-)
+from anymps.kernels import add_kernels, added_release, download, open_kernels, read_release, wheel_digest
 from anymps.rules import installed_torch
 
 
@@ -86,15 +78,6 @@ def list_(asked: KernelsListSettings, pattern: str | None) -> int:
         click.echo(json.dumps({"torch": release, "kernels": names}, indent=2))
     else:
         click.echo("\n".join(names))
-    return 0
-
-
-@kernels.command(short_help="Delete kernels from the cache.")
-@takes("kernels remove")
-def remove(asked: KernelsRemoveSettings) -> int:
-    """Delete the kernels that were added."""
-    release = added_release(asked.release or _installed())
-    click.echo(f"removed the Metal kernels of torch {release}, {size(remove_kernels(release))}")
     return 0
 
 

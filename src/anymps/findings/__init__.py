@@ -8,7 +8,7 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.findings._gpu_profile import GpuProfile, read_operations
-    from anymps.findings._judgement import Judgement, Outcome, unused
+    from anymps.findings._judgement import Judgement, Outcome
     from anymps.findings._model import Example, Finding, Rule, numbered
     from anymps.findings._registry import RULES, find, is_refusal, nearest_rule
     from anymps.findings._selection import Selection, read_baseline, roots, select, write_baseline

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anymps.kernels._library import CompiledKernel, KernelLibrary
     from anymps.kernels._metadata import BufferArgument
     from anymps.kernels._metallib import Metallib
-    from anymps.kernels._store import add_kernels, added_release, added_releases, open_kernels, remove_kernels
+    from anymps.kernels._store import add_kernels, added_release, added_releases, open_kernels
     from anymps.kernels._wheel import download, read_release, wheel_digest
 
 if not TYPE_CHECKING:
