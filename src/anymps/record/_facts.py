@@ -81,8 +81,8 @@ class WaitQueue:
     step if later ones wait there too. `operators` is the median number of kernels queued (of two, the lower),
     `most_operators` the largest; `host_ns` and `work_ns` are means, on the recording machine's clock. On the virtual
     device a kernel runs inside its call: `work_ns` is the time inside these calls, the device's work, and `host_ns` the
-    rest of the time since the previous wait, in which the host prepared them. `every` is 50 if each 50th of the complete
-    steps waits there, and 0 without such a rule.
+    rest of the time since the previous wait, in which the host prepared them. `every` is 50 if each 50th of the
+    complete steps waits there, and 0 without such a rule.
     """
 
     site: Site
