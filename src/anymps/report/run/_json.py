@@ -72,8 +72,6 @@ def _wait_queue(place: WaitPlace, queue: WaitQueue) -> dict[str, object]:
         "most_operators": queue.most_operators if known else None,
         "host_ns": queue.host_ns if known else None,
         "work_ns": queue.work_ns if known else None,
-        "queued_in": queue.queued_in.label if queue.queued_in is not None else None,
-        "queued_by": site_object(queue.queued_by),
     }
 
 
