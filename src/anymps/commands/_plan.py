@@ -31,7 +31,7 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
     from anymps.plan import Scenario, make_plan, parse_scenario
     from anymps.report import plan_document, plan_json
     from anymps.rules import installed_torch
-    from anymps.runs import Order
+    from anymps.runs import Order, undisturbed
 
     outputs.check()
     if asked.cuda_as_mps:
@@ -44,8 +44,11 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
     build()  # here, if ever: the measurements cannot show how far it is
 
     def allocator() -> None:
-        """For the replay."""
-        enable(chosen[0] if chosen else None, require="virtual", quiet=True, start_method="system")
+        """For the replay. Most of its time goes into the import."""
+        import torch  # noqa: F401
+
+        with undisturbed():  # it asks the compiler for its name
+            enable(chosen[0] if chosen else None, require="virtual", quiet=True, start_method="system")
 
     with _told() as tell:
         found = make_plan(

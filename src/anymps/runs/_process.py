@@ -129,6 +129,13 @@ def together(runs: Sequence[Callable[[], _T]]) -> list[_T]:
         return [each.result() for each in [runner.submit(each) for each in runs]]
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within this context no order's process is started or ended, as that would end what else this process starts."""
+    with _starting:
+        yield
+
+
 def run_command(command: Sequence[str], folder: Path, order: Order) -> int | None:
     """Run a command as an order says, with its output and errors in files of the folder; its status as in `Answer`."""
     adopt_descendants()

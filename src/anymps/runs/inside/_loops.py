@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anymps._paths import is_library
 from anymps.runs.inside._endings import OF_ANYMPS
+from anymps.source import text_of
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -139,4 +139,4 @@ def _frames_of_program() -> list[FrameType]:
 
 def _trains(file: str) -> bool:
     """Whether a file of the program's has code that trains."""
-    return not is_library(file) and _TRAINS.search("".join(linecache.getlines(file))) is not None
+    return not is_library(file) and _TRAINS.search(text_of(file)) is not None
