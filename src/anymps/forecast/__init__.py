@@ -13,4 +13,5 @@ from anymps.forecast._forecast import (
     why_no_forecast,
 )
 from anymps.forecast._happenings import StepWork, WaitingLine, step_work
+from anymps.forecast._scatters import SCATTERS, scatters_of
 from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of
