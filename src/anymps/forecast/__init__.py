@@ -14,4 +14,5 @@ from anymps.forecast._forecast import (
     why_no_forecast,
 )
 from anymps.forecast._happenings import StepWork, WaitingLine, call_of, step_work
+from anymps.forecast._scatters import SCATTERS, scatters_of
 from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of
