@@ -162,6 +162,12 @@ def test_a_recording_of_an_older_anymps() -> None:
     assert "n older anymps made the recording, which does not look for all known bugs" in upgrade_json(grid)
 
 
+def test_nothing_ran_on_mps() -> None:
+    """Of a run without a call on mps nothing is recommended."""
+    said = "Nothing in the recording ran on mps, so no release can be told from another."
+    assert text(make_grid(RecordingBuilder(meta={**META, "faults": FAULTS}).close())).splitlines()[0] == said
+
+
 def test_steps_of_each_release() -> None:
     """The step is predicted for each release that runs the script; a faster one that is worse is named."""
     grid = make_grid(training())

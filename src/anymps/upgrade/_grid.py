@@ -105,9 +105,10 @@ class Grid:
     def _merit(self, cell: Cell) -> tuple[object, ...]:
         lines = [-cell.lines.get(outcome, 0) for outcome in sorted(Outcome, reverse=True)]
         read = cell.release >= OLDEST
+        outcome = cell.outcome if read else max(cell.outcome, Outcome.UNKNOWN)
         home = cell.macos in self.home
         worst = cell.lines.get(cell.outcome, 0)
-        return -cell.outcome, -worst, read, home, lines, self._is_fast(cell), cell.release, cell.macos
+        return -outcome, read, home, -worst, lines, self._is_fast(cell), cell.release, cell.macos
 
     def _is_fast(self, cell: Cell) -> bool:
         """Whether no release that is as good on this system is faster by more than times can tell apart."""

@@ -17,7 +17,7 @@ from anymps.record import Fate, Recording, Site
 from anymps.upgrade._subjects import Answer, Outcome, Release, Subject
 
 _WORTH: Final = 0.01
-"""The share of a predicted step below which a slow path is none."""
+"""The share of a predicted step below which a slow path is none, unless it may be five times as much."""
 
 _Place = tuple[str, str, tuple[str, int]]
 """A known slow path, the operator that takes it, and the line."""
@@ -45,8 +45,8 @@ class Steps:
 
     def negligible(self, subject: Subject, answer: Answer, release: Release) -> bool:
         """Whether a slow path adds next to nothing to the step."""
-        low, _ = self._lost(subject, answer, release)
-        return answer.outcome is Outcome.SLOWER and low < _WORTH * self._here.time.seconds
+        low, high = (lost / self._here.time.seconds for lost in self._lost(subject, answer, release))
+        return answer.outcome is Outcome.SLOWER and low < _WORTH and high < 5 * _WORTH
 
     def time(self, release: Release, answers: Mapping[Subject, Answer]) -> StepTime | None:
         """The step in a release, by what becomes of the script's calls in it; None where some are refused."""

@@ -32,7 +32,7 @@ def upgrade_document(grid: Grid) -> Document:
         kind="table",
         made_from=f"from a recording by {made_by}",
         eyebrow=("anymps upgrade", *filter(None, (script,)), grid.mac.name, f"recorded with {made_by}"),
-        state=_STATES[grid.choice.outcome],
+        state=_STATES[grid.choice.outcome if grid.subjects else Outcome.UNKNOWN],
         verdict=words.advice(grid),
         sections=tuple(_sections(grid)),
     )

@@ -162,6 +162,8 @@ def cell_words(cell: Cell) -> str:
 
 def advice(grid: Grid) -> str:
     """`Use torch 2.14 on macOS 26; 2.15 is 4 % faster, but line 88 is wrong there.`"""
+    if not grid.subjects:
+        return "Nothing in the recording ran on mps, so no release can be told from another."
     best = grid.choice
     place = f"torch {named(best.release)} on {grid.system_of(best).name}"
     if best.no_device:
