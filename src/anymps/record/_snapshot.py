@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from anymps._errors import RecordingError
 from anymps.cleanup import PrivateFolder
@@ -24,7 +24,12 @@ from anymps.cleanup import PrivateFolder
 _HEADER: Final = 100
 _READ_VERSION: Final = 19  # 2: what is newest is in a journal
 _WITH_JOURNAL: Final = 2
+_LOG_MAGIC: Final = b"\x37\x7f\x06"  # and a byte that tells in which order its sums are
 _LOG_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+_PAGE_SIZE: Final = slice(8, 12)
+_SALTS: Final = slice(16, 24)  # of the log: another pair each time that it begins anew
+_FRAME_SALTS: Final = slice(8, 16)
 
 _ATTEMPTS: Final = 100
 """Copies that may be out of date when they are done: a log begins anew every 64 MiB."""
@@ -164,9 +169,11 @@ def _copied(path: Path) -> Iterator[Path | None]:
     try:
         before = _state(path)
         try:
-            shutil.copyfile(path, copy)
+            with path.open("rb") as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
             if before[1]:
-                shutil.copyfile(_log_of(path), _log_of(copy))  # what its header does not count, SQLite passes over
+                with _log_of(path).open("rb") as source, _log_of(copy).open("wb") as target:
+                    _copy_log(source, target)
         except OSError as error:
             if _state(path) == before:
                 raise _no_copy(path, error) from None
@@ -193,6 +200,19 @@ def _state(path: Path) -> tuple[tuple[int, int] | None, bytes]:
             return key, file.read(_LOG_HEADER)
     except OSError:
         return None, b""
+
+
+def _copy_log(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy the log as far as its frames are of this round: what follows is what was there before, or anything."""
+    header = source.read(_LOG_HEADER)
+    target.write(header)
+    page = int.from_bytes(header[_PAGE_SIZE], "big")
+    if header[: len(_LOG_MAGIC)] != _LOG_MAGIC or page > 1 << 16:
+        return
+    while frame := source.read(_FRAME_HEADER + page):
+        if frame[_FRAME_SALTS] != header[_SALTS] or not any(frame[:4]):  # no page has the number 0
+            return
+        target.write(frame)
 
 
 def _log_of(path: Path) -> Path:

@@ -204,7 +204,7 @@ def collected(place: Place) -> Rewritten | None:
 
 
 def every_10(place: Place) -> Rewritten | None:
-    """The statement in each fiftieth round, by the loop's own counter."""
+    """The statement in each tenth round, by the loop's own counter."""
     if (
         not place.counter
         or place.code.is_head
