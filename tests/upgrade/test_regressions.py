@@ -37,6 +37,10 @@ REPORTS: dict[int, tuple[str, str]] = {
         """,
         "2.7 OK, 2.13 may fail, 2.15 unknown",
     ),
+    180201: (
+        "torch.rand(3, 3, device=device) @ torch.rand(1, 3, device=device).expand(3, 3)",
+        "2.7 unknown, 2.11 wrong, 2.12 unknown",
+    ),
     195937: ("torch.linalg.svd(torch.rand(911, 3, 3, device=device))", "2.7 falls back, 2.14 unknown"),
     197561: ("torch.accelerator.empty_host_cache()", "2.7 OK, 2.12 refused, 2.15 OK"),
     197805: (
