@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from anymps._errors import CostError
+from anymps.cost import read_tensor
 from anymps.findings import faults_met
 from anymps.record import Recording, Site
 from anymps.rules import OLDEST
-from anymps.rules.faults import Hazard, all_hazards
+from anymps.rules.faults import SIZE, Hazard, all_hazards
 from anymps.upgrade._calls import base
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
 
@@ -37,12 +39,33 @@ def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
         if rows := [row for row in found if _is_of(row, gpu)]:
             key = rows[0].id, operator, where.site.file_line
             met.setdefault(key, (where.site, {}))[1].update(dict.fromkeys(rows))
+    for row, signature, site in _met_by_size(recording):
+        if _is_of(row, gpu):
+            met.setdefault((row.id, signature, site.file_line), (site, {}))[1][row] = None
     for (_, operator, _), (site, known) in met.items():
         yield _subject(site, operator, tuple(known))
     called = {base(signature.operator) for signature, _ in recording.distinct_calls()}
     unnoted = [row for row in all_hazards() if row.id not in recording.run.faults and _is_of(row, gpu)]
     if unnoted := [row for row in unnoted if not called.isdisjoint(row.operators)]:
         yield Subject(Site("", 0), "", answers=partial(_unnoted, unnoted))
+
+
+def _met_by_size(recording: Recording) -> Iterator[tuple[Hazard, str, Site]]:
+    """The rows that calls meet by the size of their first tensor, with the operator and the line."""
+    rows = [row for row in all_hazards() if row.check == SIZE]
+    for signature, site in recording.distinct_calls():
+        operator = base(signature.operator)
+        for row in rows:
+            if operator in row.operators and signature.inputs and _elements(signature.inputs[0]) > row.low:
+                yield row, signature.operator, site
+
+
+def _elements(tensor: str) -> int:
+    """The elements of `float32[2, 3]`; 0 where its size was not kept."""
+    try:
+        return read_tensor(tensor).elements
+    except CostError:
+        return 0
 
 
 def answer_of(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:

@@ -8,6 +8,7 @@ from anymps.rules.faults._model import (
     FIRST_ASKED,
     GRAD_SCALER,
     NARROWING_COPY,
+    SIZE,
     THREADS,
     Effect,
     Hazard,

@@ -23,6 +23,9 @@ GRAD_SCALER: Final = "grad_scaler"
 THREADS: Final = "threads"
 COMPILED_LAYER_NORM: Final = "compiled_layer_norm"
 
+SIZE: Final = "elements"
+"""The check that a call meets by the size of its first tensor alone, which its signature tells."""
+
 ELSEWHERE: Final = "elsewhere."
 """Before the id of a bug that is only noted, because another release, macOS or GPU has it."""
 

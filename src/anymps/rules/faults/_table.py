@@ -17,7 +17,7 @@ from anymps.rules._encoding import Family
 from anymps.rules._limits import OPERATOR_LIMITS
 from anymps.rules._readings import Release, ranged, release_of
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
-from anymps.rules.faults._model import COMPILED_LAYER_NORM, ELSEWHERE, NO_END, THREADS, Effect, Hazard
+from anymps.rules.faults._model import COMPILED_LAYER_NORM, ELSEWHERE, NO_END, SIZE, THREADS, Effect, Hazard
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -37,10 +37,11 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
 def elsewhere(known: Collection[Hazard]) -> tuple[Hazard, ...]:
     """Every other hazard, as `elsewhere.MPS615@2.11` for the row of MPS615 since torch 2.11, and with no text to raise.
 
-    The device only notes the calls that meet them: another release of torch, macOS or GPU has the fault.
+    The device only notes the calls that meet them: another release of torch, macOS or GPU has the fault. Those of
+    `SIZE` are not among them: a recorded call's signature tells, and a mark for each product would be many.
     """
     own = frozenset(known)
-    others = (hazard for hazard in all_hazards() if hazard not in own)
+    others = (hazard for hazard in all_hazards() if hazard not in own and hazard.check != SIZE)
     return tuple(replace(row, id="{}{}@{}.{}".format(ELSEWHERE, row.id, *row.since), text="") for row in others)
 
 
