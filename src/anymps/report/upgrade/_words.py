@@ -146,7 +146,7 @@ def _name(subject: Subject, answer: Answer) -> str:
 
 
 def told(change: Change, directory: str) -> str:
-    """The sentence, its rule and its lines: `linear` is right again (MPS607, train.py:88)."""
+    """The sentence, its rule and its lines: `linear` is right again (its rule, train.py:88)."""
     places = list(dict.fromkeys(text.place(site, directory) for site in change.sites if site.known))
     more = len(places) - _MOST_PLACES
     shown = ", ".join(places[:_MOST_PLACES]) + (f" and {text.plural(more, 'more line')}" if more > 0 else "")
