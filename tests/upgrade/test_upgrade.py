@@ -125,6 +125,18 @@ def test_a_bug_of_some_systems() -> None:
     assert "macOS 26.0 to 26.3 -> 26.4+, torch 2.12: whether" not in text(grid)
 
 
+def test_a_slow_path() -> None:
+    """A path of torch 2.10 to 2.13 that takes 1 to 8.5 times as long lengthens the step there, and is a change."""
+    grid = make_grid(training(faults=("MPS869 aten::linear",)))
+    assert [grid.at((2, minor)).outcome.word for minor in range(10, 16)] == [
+        "slower", "refused", "refused", "slower", "OK", "OK",
+    ]  # fmt: skip
+    assert "2.13 -> 2.14: `linear` is fast again (MPS869)" in sentences(grid)
+    quick, slow = (make_grid(training(faults=faults)).times[2, 13] for faults in ((), ("MPS869 aten::linear",)))
+    assert slow.low == quick.low
+    assert slow.high > quick.high
+
+
 def test_an_operator_without_a_kernel() -> None:
     """With the fallback on, it runs on the CPU; without, the release refuses it. A later release has a kernel."""
     builder = RecordingBuilder(meta={**META, "faults": FAULTS})
