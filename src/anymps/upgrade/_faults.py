@@ -9,7 +9,7 @@ from typing import Final
 from anymps._errors import CostError
 from anymps.cost import read_tensor
 from anymps.findings import faults_met
-from anymps.record import Recording, Site
+from anymps.record import Recording, Signature, Site
 from anymps.rules.faults import SIZE, Effect, Hazard, all_hazards
 from anymps.upgrade._calls import base
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
@@ -38,9 +38,10 @@ def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
         if rows := [row for row in found if _is_of(row, gpu)]:
             key = rows[0].id, operator, where.site.file_line
             met.setdefault(key, (where.site, {}))[1].update(dict.fromkeys(rows))
-    for row, signature, site in _met_by_size(recording):
-        if _is_of(row, gpu):
-            met.setdefault((row.id, signature, site.file_line), (site, {}))[1][row] = None
+    for signature, site in recording.distinct_calls():
+        for row in met_by_size(signature):
+            if _is_of(row, gpu):
+                met.setdefault((row.id, signature.operator, site.file_line), (site, {}))[1][row] = None
     for (_, operator, _), (site, known) in met.items():
         yield _subject(site, operator, tuple(known))
     called = {base(signature.operator) for signature, _ in recording.distinct_calls()}
@@ -49,14 +50,11 @@ def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
         yield Subject(Site("", 0), "", answers=partial(_unnoted, unnoted))
 
 
-def _met_by_size(recording: Recording) -> Iterator[tuple[Hazard, str, Site]]:
-    """The rows that calls meet by the size of their first tensor, with the operator and the line."""
-    rows = [row for row in all_hazards() if row.check == SIZE]
-    for signature, site in recording.distinct_calls():
-        operator = base(signature.operator)
-        for row in rows:
-            if operator in row.operators and signature.inputs and _elements(signature.inputs[0]) > row.low:
-                yield row, signature.operator, site
+def met_by_size(signature: Signature) -> list[Hazard]:
+    """The rows that a call meets by the size of its first tensor, which no mark tells of."""
+    operator = base(signature.operator)
+    rows = [row for row in all_hazards() if row.check == SIZE and operator in row.operators and signature.inputs]
+    return [row for row in rows if _elements(signature.inputs[0]) > row.low]
 
 
 def _elements(tensor: str) -> int:
