@@ -160,7 +160,7 @@ def test_calls_that_belong_nowhere(column: str, tmp_path: Path) -> None:
     (path := tmp_path / "run").write_bytes(seeds()[0])
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"UPDATE entries SET {column} = {column} + 4000 WHERE step = 1")
-    for form in ("terminal", "html", "trace"):
+    for form in ("terminal", "html"):
         status, _, err = run(["report", "--format", form, str(path)])
         assert (status, err) == (0, "")
 

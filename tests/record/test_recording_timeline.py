@@ -1,11 +1,11 @@
-"""When things happened, as drawings and traces ask a recording: steps in short, calls, memory."""
+"""When things happened, as drawings ask a recording: steps in short, calls, memory."""
 
 from __future__ import annotations
 
 import pytest
 
 from anymps import RecordingError
-from anymps.record import Call, Fate, Flag, Phase, Recording, RecordingBuilder, StepSum, Wait
+from anymps.record import Call, Fate, Phase, Recording, RecordingBuilder, StepSum, Wait
 from recordings import small
 
 
@@ -65,25 +65,6 @@ def test_calls_in_the_order_of_time() -> None:
     recording.close()
     with pytest.raises(RecordingError, match=r"^the recording in memory was closed: open it again to read it$"):
         next(recording.calls())
-
-
-def test_calls_in_brief_are_the_calls() -> None:
-    """They say what the calls say, in the same order, and each number of a kind can be taken out of it."""
-    builder = RecordingBuilder()
-    line, block = builder.site("train.py", 7, "main", "x.relu()"), builder.module("block", "Block")
-    builder.entry(
-        "aten::relu", start_ns=50, duration_ns=5, site=line, module=block, thread=70_000, phase=Phase.OPTIMIZER,
-        wait=Wait.INSIDE_OPERATOR, flags=Flag.PAIR | Flag.RAISED, moved_bytes=12,
-    )  # fmt: skip
-    builder.entry("aten::mm", start_ns=20, fate=Fate.FALLBACK, phase=Phase.BACKWARD, sequence=3)
-    recording = builder.close()
-    told = [
-        (start, length, signature, module, site, kind >> 16 & 0xFF, step, kind >> 24, kind >> 8 & 0xFF, 0, kind & 0xFF,
-         moved, sequence)
-        for start, length, signature, site, module, kind, step, moved, sequence in recording.calls_in_brief()
-    ]  # fmt: skip
-    assert told == list(recording.calls())
-    assert told[1][5:11] == (Phase.OPTIMIZER, 0, 70_000, Wait.INSIDE_OPERATOR, 0, Flag.PAIR | Flag.RAISED)
 
 
 def test_memory_keeps_its_peaks() -> None:

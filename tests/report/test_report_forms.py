@@ -299,44 +299,6 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
     assert values == {"mac": "M1 \\x00\\ud800\\ufffe<", "script": "a\\x01]]>.py"}
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_trace_is_one_json_object(name: str) -> None:
-    """The trace is JSON whatever the recording holds; every arrow has two ends and every track a name."""
-    events = json.loads(rendered("trace", ODD[name]()))["traceEvents"]
-    slices = [event for event in events if event["ph"] == "X"]
-    named = {event["tid"] for event in events if event["name"] == "thread_name"}
-    assert {event["tid"] for event in slices} <= named
-    assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in slices)
-    starts, ends = ({event["id"] for event in events if event["ph"] == mark} for mark in "sf")
-    assert starts == ends
-
-
-def test_arrows_go_from_the_node_to_its_backward() -> None:
-    """An arrow starts at the call that made the node, not at a later one with its number, and is drawn once."""
-    builder = RecordingBuilder()
-    for start, number, phase in (
-        (1, 0, Phase.FORWARD), (2, 1, Phase.FORWARD), (3, 1, Phase.FORWARD), (4, 1, Phase.BACKWARD),
-        (5, 1, Phase.BACKWARD), (6, 0, Phase.BACKWARD), (7, 1, Phase.OPTIMIZER), (8, 1, Phase.BACKWARD),
-    ):  # fmt: skip
-        builder.entry("aten::mm", start_ns=start * 1000, phase=phase, sequence=number)
-    events = json.loads(rendered("trace", builder.close()))["traceEvents"]
-    arrows = [(event["ph"], event["id"], event["ts"]) for event in events if event.get("cat") == "autograd"]
-    assert arrows == [("s", 1, 1.0), ("f", 1, 3.0), ("s", 0, 0.0), ("f", 0, 5.0)]
-
-
-def test_phases_of_a_trace_do_not_overlap() -> None:
-    """A phase ends where the next begins, though its last call may last longer; marks of habits belong to none."""
-    builder = RecordingBuilder()
-    builder.entry("aten::mm", start_ns=0, duration_ns=2_500, phase=Phase.FORWARD)
-    builder.entry("aten::mm", start_ns=1_000, duration_ns=500, phase=Phase.FORWARD)
-    builder.entry("aten::mm", start_ns=2_000, duration_ns=1_250, phase=Phase.BACKWARD, thread=1)
-    builder.note("cuda", start_ns=2_100)
-    builder.entry("aten::mm", start_ns=4_000, duration_ns=3, phase=Phase.BACKWARD, thread=1)
-    events = json.loads(rendered("trace", builder.close()))["traceEvents"]
-    phases = [(event["name"], event["ts"], event["dur"]) for event in events if event.get("cat") == "phase"]
-    assert phases == [("forward", 0.0, 2.0), ("backward", 2.0, 2.003)]
-
-
 if __name__ == "__main__":
     (DATA / "reports").mkdir(exist_ok=True)
     for recording_name, make in RECORDINGS.items():

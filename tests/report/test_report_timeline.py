@@ -110,7 +110,7 @@ def test_only_a_loss_is_called_one(backward: str, line: str, word: str) -> None:
     """Each text and drawing calls a read of another value a value read."""
     story = Story.of(recording(2, line=line, backward=backward, side="float32[64, 64]"))
     other = {"loss read", "value read"} - {word}
-    forms = [*(rendered(story, form) for form in ("terminal", "html", "trace")), render_summary(story, [])]
+    forms = [*(rendered(story, form) for form in ("terminal", "html")), render_summary(story, [])]
     forms.append("".join(as_form(diff_document(compare(story, story, [], [])), "terminal")))
     for shown in forms:
         assert word in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anymps.findings._gpu_profile import GpuProfile, gpu_profile, read_operations
@@ -25,23 +25,11 @@ from anymps.record import (
     Part,
     Recording,
     Refusal,
-    Signature,
-    Site,
     Step,
     StepQueue,
     StepSum,
     StepTable,
 )
-
-
-@dataclass(frozen=True)
-class Calls:
-    """The calls of a run one by one, for a trace, as there may be millions; and what the numbers in them stand for."""
-
-    in_brief: Callable[[], Iterator[tuple[int, int, int, int, int, int, int, int, int]]]
-    signature: Callable[[int], Signature]
-    module: Callable[[int], str]
-    site: Callable[[int], Site]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +73,6 @@ class Story:
     memory_limits: MemoryLimits | None
     growth_per_step: float
     notes: tuple[str, ...]
-    calls: Calls
     gpu_profile: GpuProfile | None = None
 
     @classmethod
@@ -127,7 +114,6 @@ class Story:
             memory_limits=memory_limits(recording),
             growth_per_step=growth_per_step(recording),
             notes=tuple(notes(recording)),
-            calls=Calls(recording.calls_in_brief, recording.signature, recording.module, recording.site),
             gpu_profile=gpu_profile(recording, read_operations(gpu_log)) if gpu_log else None,
         )
 

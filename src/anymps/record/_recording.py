@@ -182,18 +182,6 @@ class Recording:
         # Not `Call._make`, which is Python: there may be a million, and the columns are those of the statement.
         return map(partial(tuple.__new__, Call), rows)
 
-    def calls_in_brief(self) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
-        """`calls` without the direction, for code that goes through a long run: plain rows of a few numbers.
-
-        `start_ns`, `duration_ns`, `signature`, `site`, `module`, a kind, `step`, `moved_bytes`, `sequence`. The kind is
-        `thread << 24 | phase << 16 | wait << 8 | flags`.
-        """
-        kind = "(thread << 24) | (phase << 16) | (wait << 8) | flags"  # to SQLite, shifts and `|` bind alike
-        return self.stream(
-            f"SELECT start_ns, duration_ns, signature, site, module, {kind}, step, moved_bytes, sequence FROM entries "
-            "ORDER BY start_ns, id"
-        )
-
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query over the tables of the file, read one by one."""
         return self._file.stream(statement)

@@ -12,11 +12,9 @@ from anymps.report.run._github import github_pieces
 from anymps.report.run._json import json_pieces
 from anymps.report.run._junit import junit_pieces
 from anymps.report.run._sarif import sarif_pieces
-from anymps.report.run._trace import trace_pieces
 
 _SHOWN: Final = {"terminal": Form.TERMINAL, "html": Form.PAGE, "markdown": Form.MARKDOWN}
 _FOR_PROGRAMS: Final[dict[str, Callable[[Story, Sequence[Finding], str | None], Iterator[str]]]] = {
-    "trace": trace_pieces,
     "json": json_pieces,
     "sarif": sarif_pieces,
     "github": github_pieces,
