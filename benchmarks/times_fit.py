@@ -22,8 +22,17 @@ import numpy as np
 from step_tapes import read as read_tape
 
 from anymps.cost._classes import Work
-from anymps.cost._coefficients import ERAS, OWN_KERNEL, TorchRelease, dtype_group, torch_release
-from anymps.cost._kernel import change_of, kernel_seconds, matrix_compute, padding, rates, tiles
+from anymps.cost._coefficients import ERAS, NEURAL, OWN_KERNEL, TorchRelease, dtype_group, torch_release
+from anymps.cost._kernel import (
+    change_of,
+    kernel_seconds,
+    least_seconds,
+    matrix_compute,
+    neural_share,
+    padding,
+    rates,
+    tiles,
+)
 from anymps.cost._predict import QUICK_WAITS, dispatches_of, runs_own_kernel, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac, all_macs
@@ -47,11 +56,11 @@ MATRIX = {
 # few rows it is what 7.75 tokens a second of Mistral-7B, 14.48 GB each, take of an M5's 153.6 GB/s: 0.73
 # (taneja-rohit/mac-ml-benchmark, results/raw/M5/framework_comparison.json at d4a5fd8).
 KERNELS = {
-    "elementwise": 0.75, "copy": 0.75, "blit": 0.35, "fill": 0.6, "reduce_all": 0.75, "reduce_inner": 0.7,
-    "reduce_outer": 0.65, "reduce_first": 0.6, "argmax_inner": 0.3, "argmax_outer": 0.15, "softmax": 0.5,
-    "softmax_backward": 0.4, "layer_norm": 0.4, "batch_norm": 0.45, "group_norm": 0.4, "norm_backward": 0.4,
-    "gather": 0.2, "scatter": 0.2, "scatter_reduce": 0.3, "sort": 0.03, "sort_outer": 0.006, "scan": 0.5,
-    "pool": 0.4, "few_rows": 0.75, "loss": 0.4, "random": 0.5, "conv_depthwise": 0.5, "median": 0.001,
+    "elementwise": 0.75, "copy": 0.75, "strided_copy": 0.3, "blit": 0.35, "fill": 0.6, "reduce_all": 0.75,
+    "reduce_inner": 0.7, "reduce_outer": 0.65, "reduce_first": 0.6, "argmax_inner": 0.3, "argmax_outer": 0.15,
+    "softmax": 0.5, "softmax_backward": 0.4, "layer_norm": 0.4, "batch_norm": 0.45, "group_norm": 0.4,
+    "norm_backward": 0.4, "gather": 0.2, "scatter": 0.2, "scatter_reduce": 0.3, "sort": 0.03, "sort_outer": 0.006,
+    "scan": 0.5, "pool": 0.4, "few_rows": 0.75, "loss": 0.4, "random": 0.5, "conv_depthwise": 0.5, "median": 0.001,
     "grid_sample": 0.3,
 }  # fmt: skip
 BY_THE_CORES = ("gather", "scatter", "scatter_reduce", "sort", "sort_outer", "argmax_outer", "median")
@@ -64,8 +73,8 @@ GROUPS = (
     "torch 2.5 and later, M1 and M2",
     OWN_KERNEL,
 )
-# What PyTorch's own kernel takes beside MPSGraph's before any timing is seen. Indexing became almost twice as fast with
-# torch 2.9 (pytorch pull request 158064), the gradient of an embedding by 1.1 to 2 with 2.13 (185119). Sorting along
+# What PyTorch's own kernel takes beside MPSGraph's before any timing is seen. Indexing became twice as fast with
+# torch 2.8 (mlx-benchmark, M1 Ultra), the gradient of an embedding by 1.1 to 2 with 2.13 (185119). Sorting along
 # another axis than the last takes a third longer than along it (1.58 against 1.20 ms for as much, on a chip that is not
 # named: 180714). Its own norms read and write their rows once, as its softmax does; its median sorts them as its sort
 # does, where MPSGraph's takes a thousand times as long as reading them: judgement.
@@ -77,9 +86,12 @@ DTYPES = {  # prior mean and standard deviation of the logarithm
     "float16": (1.05, 0.10),
     "bfloat16, emulated": (0.50, 0.20),
     "bfloat16, native": (0.96, 0.10),
-    "half types, M5": (3.5, 0.35),
+    NEURAL: (4.5, 0.25),
     "float32, M5": (0.96, 0.10),
 }
+# Between what gradients of convolutions gain by bfloat16 on an M5 Pro (pytorch pull request 193191: sums of 1,024
+# products 2.0, of 8,192 and more 4.2 to 5.3) and attention, whose sums are of 128 products (181575).
+NEURAL_DEPTH = 500
 ERA_NAMES = tuple(".".join(map(str, era)) for era in ERAS)
 # What the host takes for a graph, and an empty kernel on the device. Graphs: 15.6 us on an unnamed chip with torch
 # 2.14 (pytorch pull request 197000), whose own kernels take 3.0 and 5.7 us, launch included: that one is well known.
@@ -88,6 +100,9 @@ KERNEL_HOST = 4.5
 # Of a wait in any release: what follows the last kernel is the work of Metal and macOS. Tables of one release differ by
 # up to four times, and those of another release lie among them.
 WAIT = 185
+# item() and a copy of 64 KB to 1 MB take 0.10 and 0.11 ms on an M4 Pro, all but a few us of it a wait (pytorch pull
+# requests 182731 and 182749).
+NEWER_CHIP = 0.45
 VIEW = (5.0, 4.0, 3.0)  # of a view on the host: judgement, nothing public times it
 
 
@@ -117,10 +132,11 @@ def parameters() -> dict[str, tuple[float, float]]:
     for name, means in MICROSECONDS.items():
         for era, mean in zip(ERA_NAMES, means, strict=True):
             found[f"{name} {era}"] = (np.log(mean), 0.2 if (name, era) == ("launch", "2.10") else 0.4)
+    found["neural depth"] = (np.log(NEURAL_DEPTH), 0.3)
     found["kernel host"] = (np.log(KERNEL_HOST), 0.4)
     found["wait"] = (np.log(WAIT), 0.4)
     found["base chip"] = (np.log(1.3), 0.15)
-    found["newer chip"] = (np.log(0.8), 0.3)
+    found["newer chip"] = (np.log(NEWER_CHIP), 0.15)
     for table in sorted({row.table for row in ROWS if row.mode == "sync"}):
         found[f"table {table}"] = (0.0, 0.35)
     return found
@@ -239,7 +255,7 @@ PRIORS = parameters()
 INDEX = {name: place for place, name in enumerate(PRIORS)}
 MEANS = np.array([mean for mean, _ in PRIORS.values()])
 DEVIATIONS = np.array([deviation for _, deviation in PRIORS.values()])
-ROLES = ("peak", "depth", "tiles", "bandwidth", "operations", "change", "dtype", "launch", "alpha")
+ROLES = ("peak", "depth", "tiles", "bandwidth", "operations", "change", "dtype", "launch", "alpha", "neural")
 
 
 class Arrays:
@@ -261,9 +277,11 @@ class Arrays:
             "peak": [rates(row.mac)[0] for _, row, _ in flat],
             "bandwidth": [row.mac.memory_bandwidth for _, row, _ in flat],
             "cores": [row.mac.gpu_cores for _, row, _ in flat],
+            "least": [least_seconds(work, row.mac, row.release) for _, row, work in flat],
         }
         self.number = {name: np.array(values, dtype=float) for name, values in number.items()}
         self.place = np.array([self._places(row, work) for _, row, work in flat]).T
+        self.neural = self.place[ROLES.index("neural")] == INDEX["neural depth"]
         self.host = np.array([INDEX[f"host {row.era}"] for row in rows])
         self.host_factor = np.array([row.graphs * 1e-6 / rates(row.mac)[1] for row in rows])
         self.kernel_host_factor = np.array([row.own_kernels * 1e-6 / rates(row.mac)[1] for row in rows])
@@ -289,12 +307,13 @@ class Arrays:
             f"dtype {dtype}" if dtype else "one",
             f"launch {row.era}",
             "alpha",
+            "neural depth" if dtype == NEURAL else "one",
         )
         return [INDEX[name] for name in names]
 
     def kernels(self, values: Any) -> Any:
         """Seconds of every kernel in all its runs; `values` has a row for each of ROLES."""
-        peak, depth, share, bandwidth, operations, change, dtype, launch, alpha = np.exp(values)
+        peak, depth, share, bandwidth, operations, change, dtype, launch, alpha, neural = np.exp(values)
         n = self.number
         matrix = matrix_compute(
             n["operations"],
@@ -302,10 +321,11 @@ class Arrays:
             n["k"] / (n["k"] + depth),
             n["tiles"] / (n["tiles"] + share * n["cores"]),
             alpha,
-            n["peak"] * peak * dtype,
+            n["peak"] * peak * np.where(self.neural, neural_share(dtype, neural, n["k"]), dtype),
         )
         compute = np.where(self.matrix, matrix, n["size"] * operations / n["peak"])
-        return self.often * kernel_seconds(compute, n["size"] / (n["bandwidth"] * bandwidth), change, launch * 1e-6)
+        seconds = kernel_seconds(compute, n["size"] / (n["bandwidth"] * bandwidth), change, launch * 1e-6)
+        return self.often * np.maximum(seconds, n["least"])
 
     def predict(self, x: Any) -> Any:
         """The logarithm of every row's seconds."""
@@ -405,6 +425,7 @@ def as_data(x: Any, rows: list[Row]) -> dict[str, Any]:
             "wait_base_chip": value("base chip"),
             "wait_newer_chip": value("newer chip"),
             "kernel_host": value("kernel host"),
+            "neural_depth": value("neural depth"),
         },
         "matrix": {
             name: {role: value(f"{role} {name}") for role in ("peak", "depth", "tiles", "bandwidth")} for name in MATRIX

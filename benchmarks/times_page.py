@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from anymps.cost._coefficients import NEURAL
+
 if TYPE_CHECKING:
     from times_fit import Row
 
-READ = "22 to 27 November 2026"
+READ = "22 to 29 November 2026"
 """When the public timings were read."""
 
 HEAD = """\
@@ -43,7 +45,6 @@ Few operators cause the largest errors:
 
 - Binary cross entropy: with torch 2.1 and 2.2, its timings differ by a factor of 20 on chips of one generation.
 - `argmax`, and sums over the first axis.
-- Adding scatters: their time depends on how many indices are equal.
 - `sort` on an M1 Ultra.
 
 Convolutions were timed with permuted inputs and few channels only. The gradients of their weights were timed on an M5 Pro only, those of their inputs
@@ -52,15 +53,27 @@ only as part of a step.
 **PyTorch's own kernels.** With each release, PyTorch replaces more graphs of Apple's MPSGraph with Metal kernels of its own, which access memory
 differently. Gathers, scatters, sorts, scans, `argmax`, reductions, softmax and norms have a separate factor from the release that brought the kernel.
 Pointwise operators and copies have none, as memory bandwidth limits them either way. The table of sources links the pull requests that state a
-kernel's gain. For gathers and norms, only a ratio or a judgement is known; `benchmarks/times_fit.py` says which.
+kernel's gain. For norms, only a judgement is known; `benchmarks/times_fit.py` says which. Indexing counts as rewritten since torch 2.8: an M1 Ultra
+takes half of the time per core there that all chips take with torch 2.2 to 2.6.
+
+**Adding scatters.** On M1 and M2, MPSGraph adds to one cache line at a time (`scatter_add` and `scatter_reduce` up to torch 2.12, `index_add` up to
+2.13). An addition takes about 4.5 us there, which is read off four timings of an M1 Pro and an M1 Ultra, 3.7 to 5.9 us each. So the fewer places the
+indices name, the longer the scatter takes. The places are taken to be all of the result, as their number is not recorded. Of one place, a million
+additions end in a time-out on an M2 Max (pytorch issue 111173). Neither an M4 Pro nor PyTorch's own kernels show such waits.
+
+**Strided copies.** A copy that takes each number from another row, as `permute(...).contiguous()` does if it moves the last axis, has a class of its
+own. Beyond the cache, 64 bytes pass the memory for each number (pytorch pull request 193167). A copy in which the last axis stays is a plain one.
+
+**Half types on M5.** The neural accelerators need long sums: at an inner size of {neural_depth:.0f} they reach half of {neural:g} times the rate of the ALUs.
+Short sums, as in attention or in small layers, gain less than two.
 
 **80 % intervals.** An interval reaches from {small[0]:g} to {small[1]:g} times the prediction below 1 ms, and from {large[0]:g} to {large[1]:g} times above. These are the 10 % and
 90 % quantiles of timings with torch 2.5 and later, without the classes that are hard to predict. Each timing counts twice: predicted by a fit that had
 not seen its chip or its shapes, and by one that had not seen its source. Intervals from the other sources hold {held} of a source's timings with torch
 2.5 and later; the goal is 78 to 84 %. A formula with faster caches predicted no better.
 
-Three things widen an interval: a class that is hard to predict (sorts, `argmax`, losses, adding scatters, sums over the first axis), a class with
-fewer than five timings, and half types on an M5, which were timed on one machine only.
+Two things widen an interval: a class that is hard to predict (sorts, `argmax`, losses, sums over the first axis), and a class with fewer than five
+timings.
 
 ## By class
 
@@ -141,7 +154,8 @@ were busy with something else too, by the load that Kornia notes.
 **Waits.** With torch 2.9 and macOS 26.5, the same script waits about 0.38 ms for the GPU of an M1 and 0.13 ms for that of an M4. So chips from M4 on
 have a factor of their own. A release of torch makes no difference: tables of one release differ by more than those of two. With a wait for each
 release, the last row of the first table would be 22 %. A copy that blocks takes one wait and little more: 110 to 119 us in all on an M4 Pro, for up
-to 1 MB.
+to 1 MB. What a copy moves beyond 1 MB is assumed to pass at 7 GB a second, as tensors from a file in the cache do on an M5 Pro (safetensors pull
+request 756).
 
 **Convolutions.** Those that were timed had permuted inputs, which took torch before 2.5 up to three times as long. Plain inputs are assumed to be as
 fast there as in later releases. Before torch 2.5, all cores are assumed to share the sum in the gradient of a small weight. Both are judgements: the
@@ -266,6 +280,8 @@ def page(data: dict[str, Any], rows: list[Row]) -> str:
             small=data["intervals"]["below 1 ms"],
             large=data["intervals"]["1 ms and above"],
             held=percent(found["held"]),
+            neural=data["dtype"][NEURAL],
+            neural_depth=data["common"]["neural_depth"],
         )
     )
     for name, timings in data["rows"].items():

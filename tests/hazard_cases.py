@@ -14,7 +14,8 @@ from torch import nn
 
 from anymps._tables import read_table
 from anymps.device import enforce_hazards
-from anymps.rules.faults import all_hazards, hazards
+from anymps.rules import parse_torch_version
+from anymps.rules.faults import all_hazards
 
 F = nn.functional
 M1, M3 = "apple7", "apple9"
@@ -39,15 +40,12 @@ def run(code: str) -> None:
 
 
 def enforce(identity: str, torch: str = "", macos: tuple[int, int] | None = None, family: str = "") -> None:
-    """Put in force what a Mac has that has this bug."""
+    """Put in force what a Mac has that has this bug, also one with an older torch than runs here."""
     hazard = FIRST[identity]
-    enforce_hazards(
-        hazards(
-            torch or "{}.{}.0".format(*hazard.until),
-            macos or (hazard.macos[0][0] if hazard.macos else (26, 4)),
-            family or min(hazard.metal_families, default=M3),
-        )
-    )
+    release = parse_torch_version(torch).release if torch else hazard.until
+    macos = macos or (hazard.macos[0][0] if hazard.macos else (26, 4))
+    family = family or min(hazard.metal_families, default=M3)
+    enforce_hazards(tuple(known for known in all_hazards() if known.holds(release, macos, family)))
 
 
 def on(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:

@@ -18,8 +18,8 @@ from anymps.commands._help import Command, examples, exit_codes
 from anymps.findings import RULES
 from anymps.report import rule_page
 from anymps.report._rule_page import linked
-from anymps.rules import NEWEST, OLDEST
-from anymps.rules.faults import all_hazards
+from anymps.rules import NEWEST
+from anymps.rules.faults import FIRST_ASKED, Hazard, all_hazards
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "rules"
@@ -41,8 +41,9 @@ To suppress a rule, write `# anymps: ignore[MPS201] reason` at the end of the li
 _BUGS = """\
 # Known bugs by release
 
-Calls that the MPS backend computes wrong, aborts on, never returns from or rejects, in at least one supported release
-of torch. anymps recognises each of them, on Linux and on a Mac, and reports a finding with the fix.
+Calls that the MPS backend computes wrong, aborts on, never returns from or rejects, in at least one release of torch
+since 2.7. anymps recognises each of them, on Linux and on a Mac, and reports a finding with the fix. It runs with torch
+2.11 or newer; bugs of older releases tell what an upgrade changes.
 
 The virtual device computes the correct result on this machine's CPU. With `--kernels real`, PyTorch's own kernels may
 compute the wrong values here, too. Where a Mac would abort or hang, the device raises an exception that says so.
@@ -50,6 +51,27 @@ compute the wrong values here, too. Where a Mac would abort or hang, the device 
 ● has the bug, ○ does not, ? was not tested or reported. The page of each bug has its fix, an example and its sources.
 `python -m tests.pages` writes this page from `src/anymps/rules/faults/faults.toml`.
 
+"""
+
+_SLOW = """
+## Slow paths
+
+Calls that the backend computes right, and slower than it could: than the way around, or than a later release. A finding
+about one names what it adds to a step on the Mac of the run, and is a warning from 5 % of the step on.
+
+"""
+
+_UNKNOWN = """
+## What is not known
+
+- **Reduced precision on M5.** Whether products of float32 matrices are less precise there in torch is unknown: nobody
+  has reported it, and the libraries in the macOS wheels of torch 2.13 to 2.15 name no switch for it. MLX computes them
+  in about the precision of TF32 on an M5, unless `MLX_ENABLE_TF32=0` is set (ml-explore/mlx issues
+  [3534](https://github.com/ml-explore/mlx/issues/3534) and [4411](https://github.com/ml-explore/mlx/issues/4411)).
+- **SAM 2 on GitHub's macos-26 runners** gives wrong masks with torch 2.8 to 2.13, and right ones on macos-15
+  ([actions/runner-images 14380](https://github.com/actions/runner-images/issues/14380)). The operator is not known.
+- **Stable Diffusion XL on a beta of macOS 27** gives broken images with releases before 2.13.0
+  ([#187280](https://github.com/pytorch/pytorch/issues/187280)). The operator is not known.
 """
 
 _GROUPS = (
@@ -65,6 +87,7 @@ _GROUPS = (
     (810, "Optimizers and autocast"),
     (830, "torch.compile"),
     (850, "Metal kernels"),
+    (860, "Slow paths of the backend"),
     (900, "Timing"),
 )
 """By the first number of each group."""
@@ -82,25 +105,32 @@ def _index() -> str:
 
 
 def bugs() -> str:
-    """The page of known bugs: a row a bug, a column a release of torch."""
-    releases = [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
+    """The page of known bugs: a row a bug, a column a release of torch; slow paths in a table of their own."""
+    wrong, slow = (_bug_rows([one for one in all_hazards() if one.is_slow == late]) for late in (False, True))
+    return f"{_BUGS}{wrong}{_SLOW}{slow}{_UNKNOWN}"
+
+
+def _bug_rows(known: list[Hazard]) -> str:
+    releases = [(FIRST_ASKED[0], minor) for minor in range(FIRST_ASKED[1], NEWEST[1] + 1)]
     names = " | ".join(".".join(map(str, release)) for release in releases)
-    rows = [f"| bug | {names} | only on | issue |\n| --- |{' :-: |' * len(releases)} --- | --- |\n"]
-    for identity in dict.fromkeys(hazard.id for hazard in all_hazards()):
-        found = [hazard for hazard in all_hazards() if hazard.id == identity]
+    slow = " times as long |" if known[0].is_slow else ""
+    lines = " :-: |" * len(releases) + (" --- |" if slow else "")
+    rows = [f"| {'call' if slow else 'bug'} | {names} |{slow} only on | issue |\n| --- |{lines} --- | --- |\n"]
+    for identity in dict.fromkeys(hazard.id for hazard in known):
+        found = [hazard for hazard in known if hazard.id == identity]
         first = found[0]
-        marks = []
-        for release in releases:
-            if any(hazard.since <= release <= hazard.until for hazard in found):
-                marks.append("●")
-            else:
-                known = release < first.since or (first.fixed is not None and release >= first.fixed)
-                marks.append("○" if known else "?")
+        marks = [_mark({hazard.has(release) for hazard in found}) for release in releases]
         macos = f"macOS {first.on_macos}" if first.macos else ""
         only = ", ".join(part for part in (macos, first.gpus) if part)
         issues = linked(", ".join(f"issue {number}" for number in first.issues)).replace("issue ", "")
-        rows.append(f"| [{first.title}](rules/{identity}.md) | {' | '.join(marks)} | {only} | {issues} |\n")
-    return _BUGS + "".join(rows)
+        times = f" {first.times.removesuffix(' times')} |" if slow else ""
+        rows.append(f"| [{first.title}](rules/{identity}.md) | {' | '.join(marks)} |{times} {only} | {issues} |\n")
+    return "".join(rows)
+
+
+def _mark(has: set[bool | None]) -> str:
+    """Of a bug with several rows, one that has it decides, and then one that does not."""
+    return "●" if True in has else "○" if False in has else "?"
 
 
 def _with_paths(page: str) -> str:

@@ -58,7 +58,6 @@ _BEGINS = re.compile(r"Change first:|Then:|Findings:|Time on the Mac:|A step:|Me
 _CUT = (
     (r"(?<=\.) (?:A step: about|Data loading would limit|No time is predicted) .*", ""),  # its time
     (r"^(Change first: [^,]*), .*", r"\1"),
-    (r"; without (?:it|them) the host could [^.]*\.", "."),
     (r" ?Memory: \S+ \S+ of \S+ GiB\.|^Time on the Mac: .*", ""),
 )
 

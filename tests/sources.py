@@ -49,7 +49,7 @@ def waits_of(recording: Recording) -> list[Key]:
     ]  # fmt: skip
     queues = [
         (queue.wait.label, "queue", line(queue.site), queue.count, queue.steps, queue.first_step, queue.last_step,
-         queue.measured, queue.operators, queue.most_operators, queue.queued_in, line(queue.queued_by))
+         queue.measured, queue.operators, queue.most_operators)
         for queue in recording.queues()
     ]  # fmt: skip
     return sorted(map(repr, occurrences)) + sorted(map(repr, queues))  # type: ignore[return-value]

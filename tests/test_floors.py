@@ -305,7 +305,7 @@ def bound_names(path: Path) -> tuple[set[str], list[str] | None]:
     return {name for name in bound if not name.startswith("_") or name == "__version__"}, exported
 
 
-PUBLIC = ("", "integrations", "record", "train", "train/timing")
+PUBLIC = ("", "integrations", "record")
 """The packages that programs of others may import."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from anymps._text import error_words, first_line, percent, severity_word
 from anymps.findings import Severity
 from anymps.findings._endings import Ending
-from anymps.plan._measure import _what_stopped
+from anymps.plan._measure import _remark
 from anymps.record import EndingFacts
 from anymps.report.comparison import _words as words_of_comparisons
 from anymps.report.document._tree import WORDS, State
@@ -43,19 +43,17 @@ def test_the_first_line_of_a_message(message: str, first: str) -> None:
 def test_what_stopped_a_plan_is_known_as_a_refusal() -> None:
     """By the first line of its message, which may stand below an empty one; an exception without words is none."""
 
-    def stopped(message: str, *refusals: str) -> tuple[str, str]:
+    def remark(message: str, *refusals: str) -> str:
         recording = SimpleNamespace(
             refusals=lambda: [SimpleNamespace(message=refusal) for refusal in refusals],
             marks=lambda _: (),
             occurrences=lambda _: (),
         )
-        return _what_stopped(EndingFacts(1, exception="TypeError", message=message), cast(Any, recording))
+        return _remark(EndingFacts(1, exception="TypeError", message=message), cast(Any, recording))
 
-    said = "the script stopped in a shapes-only run: TypeError"
-    a_mac_too = " (a Mac raises this too; anymps run says where)"
-    assert stopped("\nno float64\nmore", "no float64\nmore") == (f"{said}: no float64", a_mac_too)
-    assert stopped("no float64", "no complex") == (f"{said}: no float64", "")
-    assert stopped("", "") == (said, "")
+    assert remark("\nno float64\nmore", "no float64\nmore") == " (a Mac raises this too)"
+    assert remark("no float64", "no complex") == ""
+    assert remark("", "") == ""
 
 
 def test_a_severity_has_one_word() -> None:

@@ -61,17 +61,7 @@ __all__ = [
     "record",
 ]
 
-_load = lazy_face(
-    __name__,
-    {
-        "capture": "record",
-        "device": "enable is_virtual metal_kernels",
-        "mac": "Mac parse_mac",
-        "numerics": "check_numbers",
-        "notebook": "load_ipython_extension",  # `%load_ext anymps`
-        "record": "Recording",
-    },
-)
+_load = lazy_face(__name__, load_ipython_extension="notebook")  # `%load_ext anymps`
 
 if not TYPE_CHECKING:
     __getattr__ = _load

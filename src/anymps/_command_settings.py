@@ -15,6 +15,7 @@ from anymps._setting_row import Row, row
 from anymps._settings import DOCUMENT_FORMATS, FORMATS, Settings, rows
 
 _LOOK_AT: Final = "Look only at the first N training steps"  # what `--steps 8` means to all commands
+_END_THERE: Final = f"{_LOOK_AT}, or rounds of an inference loop, and end each"
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,7 @@ class RunSettings(Settings):
         "range", help=f"{_LOOK_AT}; 10:30 means those after the 10th, up to the 30th. The script runs to its end.",
         metavar="N|FIRST:LAST",
     )  # fmt: skip
-    live: bool = row(
-        "flag", False, "Show steps, waits and memory while the script runs, and keep the page of --report html=FILE "
-        "up to date.",
-    )  # fmt: skip
+    live: bool = row("flag", False, "Show steps, waits and memory while the script runs.")
     verbose: bool = row("flag", False, "Show the full report at the end, not the short one.", short="-v")
     arguments: bool = row(
         "flag", True, "Leave the script's arguments out of the recording and the reports.", option="no-arguments"
@@ -55,6 +53,9 @@ class ReportSettings(Settings):
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
     verbose: bool = row("flag", False, "Show each finding in full, and this machine's own times.", short="-v")
+    gpu_log: Path | None = row(
+        "file", help="Show GPU time by line: a log of the recorded run on a Mac, with PYTORCH_MPS_LOG_PROFILE_INFO=16.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,7 @@ class PlanSettings(Settings):
     larger: bool = row("switch", True, "Also measure twice the batch, which gives the largest one that fits.")
     batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)
     sequence: int | None = row("integer", help="The sequence length, also for {sequence} in the arguments.", least=1)
-    steps: int = row(
-        "steps", 3, f"{_LOOK_AT}, and end each measurement there.", metavar="N", most=1000, shows_default=True
-    )
+    steps: int = row("steps", 3, f"{_END_THERE} measurement there.", metavar="N", most=1000, shows_default=True)
     seconds: float = row("number", 300, "Time limit of one measurement, in seconds.", least=1, shows_default=True)
     allow_writes: bool = row(
         "flag", False, "Let the script write its files; otherwise they are discarded after the plan."
@@ -133,7 +132,7 @@ class CompareSettings(Settings):
         "word", "own", "Draw random numbers on each device (own), or on the CPU in both runs (cpu), to see what else "
         "differs.", words=("own", "cpu"), shows_default=True,
     )  # fmt: skip
-    steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
+    steps: int | None = row("steps", help=f"{_END_THERE} run there.  [default: all]", metavar="N")
     full_steps: int = row(
         "integer", 10, "Compare every call of this many training steps, and of later steps at doubling intervals; "
         "losses of all steps.", least=1, shows_default=True,
@@ -148,7 +147,7 @@ class FixSettings(Settings):
     write: bool = row("flag", False, "Apply the patch.")
     force: bool = row("flag", False, "With --write: change files even if their current state is not committed to git.")
     seconds: float = row("number", 600, "Time limit of one run, in seconds.", least=1, shows_default=True)
-    steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
+    steps: int | None = row("steps", help=f"{_END_THERE} run there.  [default: all]", metavar="N")
 
 
 @dataclass(frozen=True)
@@ -167,17 +166,31 @@ class DiffSettings:
 
 
 @dataclass(frozen=True)
+class UpgradeSettings(Settings):
+    """Of `anymps upgrade`."""
+
+    formats: ClassVar[tuple[str, ...]] = DOCUMENT_FORMATS
+
+    first: str | None = row(
+        "text", help="Show only the step from this release of torch. Default with --to: that of the run.",
+        option="from", metavar="RELEASE",
+    )  # fmt: skip
+    last: str | None = row(
+        "text", help="Show only the step to this release. Default with --from: the newest.", option="to",
+        metavar="RELEASE",
+    )  # fmt: skip
+    least: str = row(
+        "word", "never", "Exit with 1 if the release of --to (default: the newest) does this, or worse, with a line of "
+        "the script on the Mac's macOS. From bad to less bad: refused, wrong, may-fail, falls-back, slower.",
+        option="fail-on", words=("refused", "wrong", "may-fail", "falls-back", "slower", "never"), shows_default=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class JoinSettings:
     """Of `anymps join`."""
 
     output: Path = row("file", help="The combined recording to write.", short="-o", required=True)
-
-
-@dataclass(frozen=True)
-class JoinManifestsSettings:
-    """Of `anymps join-manifests`."""
-
-    into: Path = row("file", help="The manifest that the shards started from; it is updated in place.", required=True)
 
 
 @dataclass(frozen=True)
@@ -218,28 +231,14 @@ class KernelsAddSettings:
 
 
 @dataclass(frozen=True)
-class KernelsRemoveSettings:
-    """Of `anymps kernels remove`, and of those that read the kernels."""
+class KernelsListSettings:
+    """Of `anymps kernels list`."""
 
     release: str | None = row(
         "text", help="Use the kernels of this release, not of the installed one.", option="torch",
         metavar="RELEASE",
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class KernelsListSettings(KernelsRemoveSettings):
-    """Of `anymps kernels list`."""
-
-    all: bool = row("flag", False, "Print every name, one a line, on a terminal too.")
     json: bool = row("flag", False, "Print the names as JSON.")
-
-
-@dataclass(frozen=True)
-class KernelsShowSettings(KernelsRemoveSettings):
-    """Of `anymps kernels show`."""
-
-    json: bool = row("flag", False, "Print the answer as JSON.")
 
 
 @dataclass(frozen=True)
@@ -266,15 +265,13 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "plan": PlanSettings,
     "fix": FixSettings,
     "diff": DiffSettings,
+    "upgrade": UpgradeSettings,
     "join": JoinSettings,
-    "join-manifests": JoinManifestsSettings,
     "doctor": DoctorSettings,
     "coverage": CoverageSettings,
     "convert": ConvertSettings,
     "kernels add": KernelsAddSettings,
     "kernels list": KernelsListSettings,
-    "kernels show": KernelsShowSettings,
-    "kernels remove": KernelsRemoveSettings,
     "pytest": PytestSettings,
 }
 """The commands, and pytest, with the class of what each takes; commands without the device share nothing."""

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+_IMPORT: Final = re.compile(r"^    from (\S+) import (?:\(([^)]*)\)|(.+))$", re.MULTILINE)
 
 
-def lazy_face(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package; `homes` has the names, with blanks between, by the module that defines them.
+def lazy_face(package: str, **hooks: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: each name is loaded from where its source imports it under `TYPE_CHECKING`.
 
-    For type checkers the face has the same names as imports under `TYPE_CHECKING`; `tests/test_lazy.py` compares them.
+    So type checkers and programs find a name in one place. `hooks` are names that only other programs look for, with
+    their modules.
     """
-    module_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
+    source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+    module_of = {name: f"{package}.{module}" for name, module in hooks.items()}
+    for module, several, one in _IMPORT.findall(source):
+        module_of.update(dict.fromkeys(re.findall(r"\w+", several or one), module))
 
     def load(name: str) -> Any:
         home = module_of.get(name)

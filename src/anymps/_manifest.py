@@ -13,7 +13,7 @@ begins with `# why:` belongs to the entry below it, and is written by an update.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,40 +106,6 @@ class Changes:
     endings: Mapping[str, str]
     gone: Set[str] = frozenset()
     reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-def merged(base: Mapping[str, Entry], shards: Sequence[Manifest]) -> Changes:
-    """What the shards of a suite have changed, each in a copy of `base`, as changes to it.
-
-    An entry that a shard has as it was says nothing: the shard may not have run the test. Raises UsageError if two
-    shards have changed one entry in different ways.
-    """
-    endings: dict[str, str] = {}
-    reasons: dict[str, str] = {}
-    gone: set[str] = set()
-    changed_by: dict[str, tuple[Manifest, str | None]] = {}
-    for shard in shards:
-        for test in sorted(base.keys() | shard.entries.keys()):
-            before, after = base.get(test), shard.entries.get(test)
-            ending = None if after is None else after.ending
-            if ending == (None if before is None else before.ending):
-                continue
-            other, said = changed_by.setdefault(test, (shard, ending))
-            if said != ending:
-                raise UsageError(
-                    f"{test}: {other.path} {_told(said)}, {shard.path} {_told(ending)}. "
-                    "Run the test once more, and correct one of the two files"
-                )
-            if after is None:
-                gone.add(test)
-            else:
-                endings[test] = after.ending
-                reasons.setdefault(test, after.why)
-    return Changes(endings, gone, reasons)
-
-
-def _told(ending: str | None) -> str:
-    return "removes the test" if ending is None else f"expects {ending}"
 
 
 def write_manifest(path: Path, changes: Changes) -> None:

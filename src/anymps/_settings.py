@@ -23,7 +23,7 @@ READ_FORMATS: Final = ("terminal", "html", "markdown")
 DOCUMENT_FORMATS: Final = (*READ_FORMATS, "json")  # of a plan and of a comparison
 FORMATS: Final = (*READ_FORMATS, "trace", "json", "sarif", "github", "junit")  # of a run
 
-_DEVICE: Final = ("run", "bench", "compare", "fix")
+_DEVICE: Final = ("run", "bench", "compare", "fix", "upgrade")
 _JUDGED: Final = ("run", "report")
 
 
@@ -36,7 +36,8 @@ class Settings:
 
     mac: str | None = row(
         "text", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".', metavar="MAC", commands=_DEVICE,
-        helps={"bench": "The Mac that the virtual device acts as; its speed is not simulated."},
+        helps={"bench": "The Mac that the virtual device acts as; its speed is not simulated.",
+               "upgrade": 'The Mac to ask about, with its macOS: "M3 Pro 18GB, macOS 15". Default: that of the run.'},
         pytest="the Mac that the virtual device acts as, such as 'M1 8GB'; default: ANYMPS_MAC, else an M3 Pro 18GB",
         variable="ANYMPS_MAC", key="mac", enable=True, notebook=True,
         page="the Mac, if the command line names none; overrides `pyproject.toml`. The default is an M3 Pro with 18 GB",
@@ -76,7 +77,7 @@ class Settings:
     )  # fmt: skip
     cuda_as_mps: bool | None = row(
         "flag", help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
-        commands=("run", "bench", "compare", "plan", "fix"),
+        commands=("run", "bench", "compare", "plan", "fix", "upgrade"),
         pytest="let mps answer for CUDA: torch.cuda, .cuda() and 'cuda'",
         variable="ANYMPS_CUDA_AS_MPS", enable=True, notebook=True, page="mps answers for CUDA "
         "([CUDA](cuda.md))",
@@ -131,9 +132,9 @@ class Settings:
     reports: tuple[str, ...] = row(
         "texts", (), f"Write a report, such as html=report.html; repeatable. Formats: {', '.join(FORMATS)}; "
         "- for the file is standard output.", option="report", metavar="FORMAT=FILE",
-        commands=("run", "plan", "compare"),
-        helps=dict.fromkeys(("plan", "compare"), "Write it to a file, such as html=report.html; repeatable. Formats: "
-                            f"{', '.join(DOCUMENT_FORMATS)}; - is standard output."),
+        commands=("run", "plan", "compare", "upgrade"),
+        helps=dict.fromkeys(("plan", "compare", "upgrade"), "Write it to a file, such as html=report.html; repeatable. "
+                            f"Formats: {', '.join(DOCUMENT_FORMATS)}; - is standard output."),
         pytest="write a report of the session, such as html=mps.html (formats as in anymps report); repeatable",
     )  # fmt: skip
     root: str | None = row(

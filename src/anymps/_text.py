@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 _ORDERS: Final = re.compile(
@@ -32,6 +32,23 @@ def printable(text: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text.expandtabs(4)
     )
+
+
+def workflow_command(level: str, properties: Mapping[str, str], message: str) -> str:
+    """A line from which a workflow of GitHub makes an annotation.
+
+    Form and escapes: docs.github.com, "Workflow commands for GitHub Actions", and actions/toolkit,
+    packages/core/src/command.ts. Nothing in it turns the direction of what follows, or is a control character.
+    """
+    words = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in properties.items())
+    return f"::{level} {words}::{_escaped(message)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    lines = "\n".join(map(clean, text.split("\n")))
+    for character in f"%\n{more}":
+        lines = lines.replace(character, f"%{ord(character):02X}")
+    return lines
 
 
 def base_name(operator: str) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import anymps
-from anymps.record import Call, Direction, Fate, Phase, Recording, RefusalKind, Wait
+from anymps.record import Call, Category, Direction, Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import device_checks
 from noted import line_of
 from processes import run_python
@@ -117,6 +117,19 @@ def test_module_paths_and_lines_of_forward_and_backward() -> None:
     assert found == {
         (f"aten::{name}", f"{block}{inner}", (HERE, line)) for name, inner in made_by.items() for block in blocks
     }
+
+
+def test_a_gradient_of_a_gradient_has_the_lines_of_the_forward() -> None:
+    """What `create_graph=True` puts into the graph runs in a later backward, at the line that it belongs to."""
+    x = torch.ones(3, device="mps", requires_grad=True)
+    with anymps.record() as capture:
+        y = x.tanh().sum()  # forward
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        first.sum().backward()
+    recording = capture.recording
+    lines = {recording.site(call.site).line for name, call in calls_of(recording) if name == "aten::tanh_backward"}
+    made = {recording.site(call.site).line for name, call in calls_of(recording) if name == "aten::mul.Tensor"}
+    assert lines == made == {line_of(test_a_gradient_of_a_gradient_has_the_lines_of_the_forward, "forward")}
 
 
 def in_a_thread(function: Callable[[], None]) -> None:
@@ -337,6 +350,24 @@ def test_entries_beyond_the_limit_are_counted() -> None:
     assert uses["aten::add.Tensor"] == 30
     assert recording.dropped > 0
     assert [wait.wait for wait in recording.waits()] == [Wait.ITEM]
+
+
+def test_buffers_beyond_the_limit_leave_the_part_before_them_whole() -> None:
+    """What was there when the limit was reached is kept, a model above all, and later buffers are not."""
+    from anymps.capture._recorder import Capture
+
+    with Capture(allocation_limit=10) as capture:
+        held = torch.ones(1000, device="mps")
+        for _ in range(30):
+            held + 1
+        del held
+        late = torch.ones(5000, device="mps")
+    story = capture.recording.memory_story
+    assert story.dropped
+    assert story.peak is not None
+    assert [one.requested for one in story.peak.alive] == [4000, 4000]
+    assert story.peak.by_category[Category.BEFORE] == 0
+    assert late.numel() not in [one.requested // 4 for one in story.allocations]
 
 
 def test_a_bad_index_is_recorded_with_both_lines() -> None:

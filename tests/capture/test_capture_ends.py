@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch._dynamo import convert_frame, symbolic_convert
 
 import anymps
 from anymps.record import Recording
@@ -32,13 +31,11 @@ def test_one_recording_at_a_time() -> None:
 
 
 def replaced(source: str) -> Iterator[object]:
-    """What is replaced while a recording runs, of torch, of Dynamo, of the clocks, and by an observer."""
+    """What is replaced while a recording runs, of torch, of the clocks, and by an observer."""
     yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
     yield from (timeit.default_timer, torch.compile, torch.autograd.backward, type(torch.backends.mps))
     yield from (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
     yield from (torch.amp.GradScaler.__init__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
-    yield symbolic_convert.InstructionTranslatorBase.log_graph_break
-    yield from (convert_frame.get_and_maybe_log_recompilation_reasons, convert_frame.exceeds_recompile_limit)
     if source == "observer":
         yield from (torch._C._mps_deviceSynchronize, torch._C._mps_emptyCache, torch._C._mps_acquireEvent)
         yield torch._C._accelerator_synchronizeDevice

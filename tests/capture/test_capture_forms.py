@@ -25,7 +25,7 @@ def forms(recording: Recording, operator: str) -> list[Form]:
 
 @SOURCES
 def test_layouts(source: str) -> None:
-    """Of each input: with its axes in another order, a slice, channels last; plain ones say nothing."""
+    """Of each input: with its axes in another order, the last one too or not, a slice, channels last; else nothing."""
     x, weight = torch.randn(8, 16, 32, device="mps"), torch.randn(16, 4, device="mps")
     image = torch.randn(2, 4, 8, 8, device="mps").contiguous(memory_format=torch.channels_last)
     with anymps.record(source=source) as capture:
@@ -35,10 +35,12 @@ def test_layouts(source: str) -> None:
         x[:, ::2] * 2
         x[:1].transpose(0, 2).transpose(0, 2) * 2
         weight.expand(3, 16, 4) * 2
+        x.transpose(0, 1) * 2
+        x.permute(1, 2, 0) * 2
     recording = capture.recording
     assert [form.layout for form in forms(recording, "aten::linear")] == [("transposed", "transposed"), ()]
     assert [form.layout[:1] for form in forms(recording, "aten::mul")] == [
-        ("channels_last",), ("other",), (), ("other",)
+        ("channels_last",), ("other",), (), ("other",), ("rows",), ("transposed",)
     ]  # fmt: skip
 
 

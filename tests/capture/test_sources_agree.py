@@ -101,17 +101,6 @@ SCRIPTS = {
     "train": TRAIN.format(block="block(x)", scaled=False),
     "autocast and GradScaler": TRAIN.format(block="block(x)", scaled=True),
     "checkpoint": TRAIN.format(block="checkpoint(block, x, use_reentrant=False)", scaled=False),
-    "checkpoints that end in a result": """
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-layer = nn.Linear(4, 4).to("mps")
-ends = [torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.sqrt, nn.functional.gelu, nn.functional.silu]
-ends += [lambda y: y.softmax(-1), lambda y: y.log_softmax(-1), lambda y: y.max(1).values, nn.Dropout(0.5), torch.relu_]
-for end in ends:
-    x = torch.rand(8, 4, device="mps", requires_grad=True)
-    checkpoint(lambda x: end(layer(x).abs() + 1), x, use_reentrant=False).sum().backward()
-""",
     "checkpoint, reentrant": TRAIN.format(block="checkpoint(block, x, use_reentrant=True)", scaled=False),
     "LSTM": """
 import torch

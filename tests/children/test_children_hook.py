@@ -105,7 +105,7 @@ def test_a_process_that_enables_the_device_itself(tmp_path: Path) -> None:
 def test_a_process_that_uses_a_part_of_us_first(tmp_path: Path) -> None:
     """Torch is imported in the middle of our own import: the device is there as soon as that is over."""
     (tmp_path / "settings.json").write_text('{"mac": "M1 8GB", "source": null, "steps": null, "arguments": true}')
-    code = START + "import anymps.train\nimport torch, colorsys\nprint(torch.ones(2, device='mps').sum().item())\n"
+    code = START + "import anymps.timing\nimport torch, colorsys\nprint(torch.ones(2, device='mps').sum().item())\n"
     assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["2.0"]
     (part,) = tmp_path.glob("*.anymps")
     with Recording.open(part) as recording:

@@ -222,7 +222,7 @@ def test_wrong_cxx() -> None:
     assert problems(diagnosis) == {"compiler": (Status.BAD, text)}
 
 
-H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
+H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 80 << 30, (9, 0))
 
 
 @pytest.mark.parametrize(
@@ -238,17 +238,17 @@ H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
                 "2.13.0+cu130",
                 "13.0",
                 ("sm_90",),
-                Driver((13, 0), (replace(H100, free=1 << 20), Gpu(1, "Tesla V100", 16 << 30, 15 << 30, (7, 0)))),
+                Driver((13, 0), (Gpu(0, "Tesla V100", 16 << 30, (7, 0)), Gpu(1, "Tesla P100", 16 << 30, (6, 0)))),
             ),
             [
-                "GPU 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 80.0 of 80.0 GiB",
-                "torch 2.13.0+cu130 has no kernels for GPU 1 (Tesla V100), which has compute capability 7.0",
+                "torch 2.13.0+cu130 has no kernels for GPU 0 (Tesla V100), which has compute capability 7.0",
+                "torch 2.13.0+cu130 has no kernels for GPU 1 (Tesla P100), which has compute capability 6.0",
             ],
             [
-                "end them (nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
                 "install a torch that has them (this one has those for sm_90), or choose another GPU with "
                 "CUDA_VISIBLE_DEVICES",
-            ],
+            ]
+            * 2,
         ),
     ],
 )
@@ -267,11 +267,11 @@ def test_no_gpu_for_the_cuda_substrate(found: Gpus, causes: list[str], remedies:
 
 def test_gpus_for_the_cuda_substrate() -> None:
     """Each that can compute, with its memory."""
-    gpus = (H100, replace(H100, number=1, free=None), replace(H100, number=2, free=0))
+    gpus = (H100, replace(H100, number=1), Gpu(2, "Tesla V100", 16 << 30, (7, 0)))
     found = Gpus("2.13.0+cu130", "13.0", ("sm_90",), Driver((13, 0), gpus))
     facts = replace(LINUX, gpus=found)
     assert (
-        "NVIDIA GPU       cuda:0, NVIDIA H100 80GB HBM3, 79.0 of 80.0 GiB free; cuda:1, NVIDIA H100 80GB HBM3, "
+        "NVIDIA GPU       cuda:0, NVIDIA H100 80GB HBM3, 80.0 GiB; cuda:1, NVIDIA H100 80GB HBM3, "
         "80.0 GiB (--substrate cuda)"
     ) in lines(facts, diagnose(facts))
     document = json.loads(to_json(facts, diagnose(facts)))
@@ -299,7 +299,6 @@ def test_whole_text() -> None:
         "compiler         c++ (Debian 12.2.0) 12.2.0\n"
         "environment\n"
         "  ANYMPS_MAC=M1 8GB\n"
-        "                 a setting of anymps\n"
         "  PYTORCH_MPS_HIGH_WATERMARK_RATIO=off\n"
         "                 WARN: not a number: C's strtod makes 0 of it, so the limit is off"
     )

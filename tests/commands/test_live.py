@@ -15,7 +15,7 @@ import torch
 
 import anymps
 from anymps.capture import Progress
-from anymps.commands.live._terminal import Live, words
+from anymps.commands._live import Live, words
 from processes import MAC, PATIENCE, clean_environment, run_command, wait_until
 
 MIB = 2**20

@@ -98,7 +98,7 @@ def test_what_needs_none(bare: Path) -> None:
 
 
 def test_recordings_need_none(bare: Path, tmp_path: Path) -> None:
-    """They are joined, shown in each form and compared without it, and so are manifests."""
+    """They are joined, shown in each form and compared without it."""
     one, two, whole = (str(tmp_path / f"{name}.anymps") for name in ("one", "two", "whole"))
     for name in (one, two):
         meta = {"torch_version": "2.13.0", "mac": "M1 8GB", "mac_details": "Apple M1: 8 GB", "virtual": True}
@@ -112,8 +112,3 @@ def test_recordings_need_none(bare: Path, tmp_path: Path) -> None:
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
         assert (tmp_path / form).exists()
     assert run(bare, "diff", one, two).returncode == 0
-    manifest, shard = str(tmp_path / "m.txt"), tmp_path / "shard.txt"
-    shard.write_text("t.py::a OSError\n")
-    ran = run(bare, "join-manifests", str(shard), "--into", manifest)
-    said = f"anymps: manifest {manifest}: 1 added, 0 changed, 0 removed, by 1 shard\n"
-    assert (ran.returncode, ran.stderr) == (0, said)

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from anymps import parse_mac
 from anymps.cost import predict_operator
 from cost.calls import COEFFICIENTS, M1, ROOT, TORCH, call, product
 
@@ -25,8 +24,6 @@ def test_few_timings_make_a_wide_interval() -> None:
     gemm = predict_operator(product(2048), M1, TORCH)
     assert norm.rows == 0 < 100 < gemm.rows
     assert norm.high / norm.low > 1.14 * gemm.high / gemm.low
-    half = predict_operator(product(2048, "float16"), parse_mac("M5 16GB"), TORCH)
-    assert half.high / half.low > 1.2 * gemm.high / gemm.low
 
 
 def test_coefficients_are_within_what_is_possible() -> None:
@@ -39,13 +36,14 @@ def test_coefficients_are_within_what_is_possible() -> None:
         assert least < row["bandwidth"] <= 1.05
         assert row["operations"] > 0
     for name, groups in COEFFICIENTS["change"].items():
-        # An M1 Ultra's adding scatters took twelve times as long as an M4 Pro's, its sorts along an outer axis seven
-        # times; PyTorch's own scatter of whole rows reaches half of the bandwidth, MPSGraph's a tenth.
-        most = 9 if name in ("scatter_reduce", "sort_outer") else 6
+        # An M1 Ultra's sorts along an outer axis took seven times as long as an M4 Pro's; PyTorch's own scatter of
+        # whole rows reaches half of the bandwidth, MPSGraph's a tenth.
+        most = 9 if name == "sort_outer" else 6
         least = 0.01 if name == "median" else 0.15  # PyTorch's own sorts, MPSGraph's does far worse
         assert all(least < change < most for change in groups.values())
     assert 0.4 < COEFFICIENTS["dtype"]["bfloat16, emulated"] < 0.7
-    assert 1.5 < COEFFICIENTS["dtype"]["half types, M5"] < 4.5
+    assert 3.5 < COEFFICIENTS["dtype"]["half types, M5"] < 6
+    assert 200 < COEFFICIENTS["common"]["neural_depth"] < 1500
     for times in COEFFICIENTS["microseconds"].values():
         assert all(1 < time < 500 for time in times.values())
 

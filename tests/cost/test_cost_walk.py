@@ -12,7 +12,7 @@ from anymps import CostError, parse_mac
 from anymps.cost import Happening, OperatorCall, StepBound, WalkedStep, predict_operator, walk_step
 from anymps.cost._clocks import Move
 from anymps.cost._coefficients import shipped, torch_release
-from anymps.cost._predict import CALL, dispatch_seconds
+from anymps.cost._predict import CALL, dispatch_seconds, transfer_seconds
 from anymps.cost._walk import _WIDER_FOR_FALLBACKS, _WIDER_FOR_HOST_CODE, _Book, _widening, walked_step
 
 M1 = parse_mac("M1 16GB")
@@ -90,7 +90,7 @@ def test_a_copy_takes_a_blit_and_its_bytes() -> None:
     blocking = walked(*kernels(SMALL, 1), copy)
     free = walked(*kernels(SMALL, 1), copy._replace(waits=False))
     assert blocking.bound == free.bound == "copies"
-    assert free.seconds == pytest.approx(HOST + 20e-6 + 1e-3)
+    assert free.seconds == pytest.approx(HOST + 20e-6 + 2**20 / 50e9 + (50_000_000 - 2**20) / 7e9)
     assert blocking.seconds == pytest.approx(free.seconds + WAIT + predict_operator(SMALL, M1, TORCH).device)
     assert blocking.seconds - blocking.all_waits == pytest.approx(free.seconds)
     assert blocking.seconds - blocking.saved({"a"}) == pytest.approx(free.seconds)
@@ -103,7 +103,8 @@ def test_a_fallback_stops_the_device() -> None:
     fallback = Happening("fallback", LARGE, work=30e-3, moved=50_000_000, waits=True, place="model.py:19")
     step = walked(*kernels(LARGE, 2), fallback)
     assert step.bound == "CPU fallback"
-    assert step.seconds == pytest.approx(2 * DEVICE + 2 * WAIT + 40e-6 + 1e-3 + 30e-3 + GRAPH)
+    copied = transfer_seconds(50_000_000)
+    assert step.seconds == pytest.approx(2 * DEVICE + 2 * WAIT + 20e-6 + copied + 30e-3 + GRAPH)
     assert step.waits[0].seconds == pytest.approx(step.seconds - 3 * DEVICE)
     assert step.high / step.low > 1.2 * walked(*kernels(LARGE, 2)).high / walked(*kernels(LARGE, 2)).low
 

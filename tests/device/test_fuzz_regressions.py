@@ -48,6 +48,7 @@ OVERLAPS = {
     "scatter_add_": "t1 = t0.scatter_add_(1, torch.zeros_like(t0, dtype=torch.int64), t0)",
     "scatter_": "t1 = t0.scatter_(1, torch.zeros_like(t0, dtype=torch.int64), t0)",
     "index assignment": "t1 = t0.__setitem__([0, 0], t0)",
+    "assignment": "t1 = t0.__setitem__((..., None), t0)",
 }
 
 

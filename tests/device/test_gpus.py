@@ -15,7 +15,7 @@ from anymps.device._gpus import Driver, Gpu, Gpus, ask_driver, gpu_of, rank_here
 from processes import run_command
 
 GIB = 1 << 30
-H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 80 * GIB, 79 * GIB, (9, 0))
+H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 80 * GIB, (9, 0))
 FOUND = Gpus("2.11.0+cu130", "13.0", ("sm_75", "sm_80", "sm_90"), Driver((13, 0), (H100,)))
 RANKS = (
     *("LOCAL_RANK", "RANK", "PYTEST_XDIST_WORKER", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"),
@@ -76,12 +76,6 @@ NONE_TO_BE_HAD = [
         id="hidden gpus",
     ),
     pytest.param(
-        driver(gpus=(replace(H100, free=GIB // 2),)),
-        "anymps: GPU 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 79.5 of 80.0 GiB: end them "
-        "(nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
-        id="full gpu",
-    ),
-    pytest.param(
         driver(gpus=(replace(H100, name="Tesla V100", capability=(7, 0)),)),
         "anymps: torch 2.11.0+cu130 has no kernels for GPU 0 (Tesla V100), which has compute capability 7.0: "
         "install a torch that has them (this one has those for sm_75, sm_80, sm_90), or choose another GPU with "
@@ -123,12 +117,6 @@ def test_kernels_for_a_gpu(
     else:
         with pytest.raises(EnableError, match="has no kernels for GPU 0"):
             take_gpu()
-
-
-def test_an_unknown_share_of_memory_is_no_reason(answer: Answer) -> None:
-    """Where NVML says nothing the GPU is tried."""
-    answer(driver(gpus=(replace(H100, free=None),)))
-    assert take_gpu().free is None
 
 
 @pytest.mark.parametrize(
@@ -188,14 +176,11 @@ def test_a_wrong_number_of_gpus(monkeypatch: pytest.MonkeyPatch, text: str) -> N
 
 
 def test_a_gpu_smaller_than_the_mac() -> None:
-    """It is said beforehand, with what is free where others share the GPU."""
+    """It is said beforehand."""
     assert too_small(H100, 12 * GIB) == ""
-    assert too_small(replace(H100, total=16 * GIB, free=None), 48 * GIB) == (
+    assert too_small(replace(H100, total=16 * GIB), 48 * GIB) == (
         "GPU 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: if the GPU is full before "
         "the Mac is, the error says so"
-    )
-    assert too_small(replace(H100, free=10 * GIB), 48 * GIB).startswith(
-        "GPU 0 (NVIDIA H100 80GB HBM3) has free 10.0 GiB, the Mac's GPU may use 48.0 GiB"
     )
 
 
@@ -232,64 +217,36 @@ class FakeCuda:
         total._obj.value = (80, 10)[gpu.value - 10] * GIB
         return 0
 
-    def cuDeviceGetPCIBusId(self, bus: Any, length: int, gpu: Any) -> int:
-        bus.value = b"0000:1B:00.0"
-        return 0
-
     def cuDeviceGetAttribute(self, value: Any, attribute: int, gpu: Any) -> int:
         value._obj.value = {75: 9, 76: 0}[attribute]
         return 0
 
 
-class FakeNvml:
-    """NVML, which knows the whole GPU."""
-
-    def nvmlInit_v2(self) -> int:
-        return 0
-
-    def nvmlDeviceGetHandleByPciBusId_v2(self, bus: bytes, gpu: Any) -> int:
-        assert bus == b"0000:1B:00.0"
-        return 0
-
-    def nvmlDeviceGetMemoryInfo(self, gpu: Any, memory: Any) -> int:
-        memory._obj.total, memory._obj.free = 80 * GIB + 1000, 79 * GIB
-        return 0
-
-
-def libraries(monkeypatch: pytest.MonkeyPatch, **found: object) -> None:
-    """These libraries can be loaded, and no others."""
-    names = {"libcuda.so.1": found.get("cuda"), "libnvidia-ml.so.1": found.get("nvml")}
+def installed(monkeypatch: pytest.MonkeyPatch, cuda: object = None) -> None:
+    """This library can be loaded, and no other."""
 
     def load(name: str) -> object:
-        if names[name] is None:
+        if cuda is None or name != "libcuda.so.1":
             raise OSError(f"{name}: cannot open shared object file")
-        return names[name]
+        return cuda
 
     monkeypatch.setattr(_gpus.ctypes, "CDLL", load)
 
 
 def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version, and each GPU with its memory; of a part of a GPU nobody says what is free."""
-    libraries(monkeypatch, cuda=FakeCuda(), nvml=FakeNvml())
-    part = Gpu(1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GIB, None, (9, 0))
+    """Its version, and each GPU with its memory."""
+    installed(monkeypatch, FakeCuda())
+    part = Gpu(1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GIB, (9, 0))
     assert ask_driver() == Driver((13, 2), (H100, part))
-
-
-def test_without_nvml_nobody_says_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPUs are there all the same."""
-    libraries(monkeypatch, cuda=FakeCuda())
-    found = ask_driver()
-    assert found is not None
-    assert [gpu.free for gpu in found.gpus] == [None, None]
 
 
 def test_a_driver_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU is no error; anything else is told in the driver's words."""
-    libraries(monkeypatch, cuda=FakeCuda(100))
+    installed(monkeypatch, FakeCuda(100))
     assert ask_driver() == Driver((13, 2))
-    libraries(monkeypatch, cuda=FakeCuda(999))
+    installed(monkeypatch, FakeCuda(999))
     assert ask_driver() == Driver((13, 2), error="error 999, unknown error")
-    libraries(monkeypatch)
+    installed(monkeypatch)
     assert ask_driver() is None
 
 

@@ -29,7 +29,10 @@ Pool = dict[str, Any]
 _TYPE_NAME = re.compile(r"(?:\b(?:CPU|MPS)|torch\.(?:mps\.)?)([A-Z][A-Za-z0-9]+)(?:Type|Tensor)\b")
 
 # MPS lacks a kernel, often for sizes that the trace ignores. It is looked for once the arguments are checked.
-_LACKING = re.compile(r"Failed to create function state object|not supported for torch|.*Yet not supported for complex")
+_LACKING = re.compile(
+    r"Failed to create function state object|not supported for torch|.*Yet not supported for complex|"
+    r"(std|var)(_mean)? does not support automatic differentiation for outputs with complex dtype"
+)
 _CHECKED = re.compile(r"The size of tensor a|mat1 and mat2 shapes|Dimension out of range|.*same device")
 
 

@@ -50,18 +50,18 @@ def test_the_line_that_chose(tmp_path: Path, lines: str, line: int) -> None:
     script = tmp_path / "train.py"
     script.write_text(lines + "\n")
     chosen = {"file": str(script), "line": line, "source": lines.splitlines()[line - 1].strip(), "chosen": True}
-    assert device_choice(str(script)) == ({**chosen, "first": 1, "around": lines}, [])
+    assert device_choice(str(script)) == {**chosen, "first": 1, "around": lines}
 
 
 def test_a_script_that_names_no_device(tmp_path: Path) -> None:
     """Then the line that imports torch stands for it; what cannot be read is left alone."""
     script = tmp_path / "train.py"
     script.write_text("import os\nfrom torch import nn\nmodel = nn.Linear(2, 2)\n")
-    choice, _ = device_choice(str(script))
+    choice = device_choice(str(script))
     assert (choice["line"], choice["chosen"]) == (2, False)
     broken = tmp_path / "broken.py"
     broken.write_text("x = = 1\n")
-    assert device_choice(str(broken)) == ({}, [])
+    assert device_choice(str(broken)) == {}
 
 
 def test_the_best_choice_of_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_the_best_choice_of_all_files(tmp_path: Path, monkeypatch: pytest.Monkey
     for names, best in ((("named", "again"), ("named", 2)), (("plain", "named", "asked", "last"), ("asked", 3))):
         modules = {name: SimpleNamespace(__file__=str(tmp_path / f"{name}.py")) for name in names}
         monkeypatch.setattr(_device_choice, "sys", SimpleNamespace(modules=modules))
-        choice, _ = device_choice(str(tmp_path / "train.py"))
+        choice = device_choice(str(tmp_path / "train.py"))
         assert (Path(str(choice["file"])).stem, choice["line"]) == best
     assert sorted(parsed) == sorted(texts[name] for name in ("train", "named", "again", "asked"))
 
@@ -194,7 +194,7 @@ def test_a_choice_over_several_lines(tmp_path: Path, lines: str, new: str) -> No
     """The recording has the whole statement, and the new code keeps the index of the GPU."""
     script = tmp_path / "train.py"
     script.write_text(f"import torch\n\ngpu = 1\n{lines}\nx = torch.ones(3, device=device)\n")
-    finding = unused(**device_choice(str(script))[0])
+    finding = unused(**device_choice(str(script)))
     assert finding.fix == f"Let the line choose mps too: `{new}`. Other machines behave as before."
 
 
@@ -232,87 +232,10 @@ def test_nothing_ran_and_nothing_chose() -> None:
     finding = unused()
     assert not finding.site.known
     assert finding.what == "The script never named a device, so everything stayed on the CPU."
-    assert (
-        finding.fix
-        == 'Prefer mps where the device is chosen: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.'
-    )
-
-
-TRAINING = """\
-import torch
-
-model = Net()
-other = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for epoch in range(3):
-    for x, y in loader:
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-"""
-
-
-def test_what_is_to_be_moved(tmp_path: Path) -> None:
-    """A program that names no device: where it makes what is trained, and the innermost loop that calls it."""
-    script = tmp_path / "train.py"
-    script.write_text(TRAINING)
-    choice, unmoved = device_choice(str(script))
-    assert unmoved == [
-        {"what": "model", "file": str(script), "line": 3, "source": "model = Net()"},
-        {"what": "batch", "file": str(script), "line": 7, "source": "for x, y in loader:"},
-    ]
-    facts = {"device_choice": choice, "unmoved": unmoved}
-    builder = RecordingBuilder(meta={**META, **facts})
-    (finding,) = (each for each in find(builder.close()) if each.id == "MPS002")
     assert finding.fix == (
         'Prefer mps where the device is chosen: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then '
-        "move the model at train.py:3, and each batch at train.py:7: `.to(device)`."
+        "move the model and each batch, `.to(device)`, and create other tensors with `device=device`."
     )
-    assert [site.line for site in finding.related_sites] == [3, 7]
-
-
-SAMPLING = """\
-import torch
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-steps = list(range(5))
-for epoch in range(3):
-    for batch in loader:
-        noise = torch.randn(batch.shape)
-        loss = model(batch + noise, torch.zeros(3, device=d))
-        loss.backward()
-        optimizer.step()
-    sample = torch.randn(4)
-    for i, t in enumerate(tqdm(steps)):
-        sample = model(sample, t)
-"""
-
-
-def test_a_loop_over_numbers_has_no_batch(tmp_path: Path) -> None:
-    """Its numbers cannot be moved; what the loops make is made on the device instead."""
-    script = tmp_path / "train.py"
-    script.write_text(SAMPLING)
-    assert [(line["what"], line["line"]) for line in device_choice(str(script))[1]] == [
-        ("model", 3), ("batch", 7), ("made", 8), ("made", 12),
-    ]  # fmt: skip
-    choice, unmoved = device_choice(str(script))
-    facts = {"device_choice": choice, "unmoved": unmoved}
-    (finding,) = (each for each in find(RecordingBuilder(meta={**META, **facts}).close()) if each.id == "MPS002")
-    assert finding.fix == (
-        'Prefer mps where the device is chosen: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then '
-        "move the model at train.py:3, and each batch at train.py:7: `.to(device)`. On the device, create the tensors "
-        "made at "
-        "train.py:8 and train.py:12: `device=device`."
-    )
-
-
-def test_batches_that_are_cut_out(tmp_path: Path) -> None:
-    """A loop over numbers that index a tensor has batches all the same."""
-    script = tmp_path / "train.py"
-    loop = "for i in range(0, 64, 8):\n    loss = model(data[i : i + 8])\n"
-    script.write_text(f"import torch\nmodel = Net()\no = torch.optim.SGD(model.parameters())\n{loop}")
-    assert [(line["what"], line["line"]) for line in device_choice(str(script))[1]] == [("model", 2), ("batch", 4)]
 
 
 def test_the_gate_is_red(tmp_path: Path) -> None:

@@ -225,6 +225,7 @@ def test_made_up_data() -> None:
     """MPS404 takes random numbers that the loop itself draws for a stand-in of data; those of a module are none."""
     assert ids(loop(born("torch.rand(32, 8)"))) == []
     assert ids(loop(born("torch.rand(32, 8)", module="Net.noise"))) == ["MPS404"]
+    assert ids(loop(born("torch.rand(real.shape[0], 1)"))) == ["MPS404"]
 
 
 def test_a_random_order_is_no_data() -> None:

@@ -16,9 +16,9 @@ MPS = "torch.backends.mps.is_available()"
 KEPT = "Other machines behave as before; the lines that use the device can stay."
 
 
-def answered(text: str, lines: Sequence[int], torch_version: str = "2.13.0") -> list[Finding]:
+def answered(text: str, lines: Sequence[int]) -> list[Finding]:
     """The findings of a run in which these lines of a script asked for CUDA and were answered."""
-    builder = RecordingBuilder(meta={"torch_version": torch_version})
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
     for line in lines:
         source = text.splitlines()[line - 1].strip()
         site = builder.site("train.py", line, "<module>", source, text=text)
@@ -214,13 +214,6 @@ def test_a_line_that_asks_without_naming_cuda(line: str, new: str) -> None:
     (finding,) = answered(f'{text}{filler}d = torch.device("cuda")\n', [10])
     assert finding.what == "This line asks for CUDA, and mps answered."
     assert finding.change is not None and finding.change.new == new
-
-
-def test_memory_before_torch_29() -> None:
-    """There `torch.accelerator` does not tell of memory: the advice is in words."""
-    text = "import torch\nprint(torch.cuda.max_memory_allocated())\n"
-    assert answered(text, [2])[0].change is not None
-    assert answered(text, [2], "2.8.0")[0].change is None
 
 
 PROJECT = {

@@ -217,7 +217,7 @@ def test_timeit_without_a_wait() -> None:
         recording = builder.close()
         assert ids(recording) == expected
         for finding in find(recording):
-            assert finding.fix == "End the timed code with `torch.mps.synchronize()`, or use `anymps.train.timing`."
+            assert finding.fix == "End the timed code with `torch.mps.synchronize()`, or use `anymps bench`."
 
 
 def test_most_of_the_work_waited_for() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from anymps.findings import Story, find
@@ -127,50 +125,6 @@ def test_out_of_memory_where_a_model_is_moved() -> None:
     assert only(builder.close()).fix == (
         "The data that this line moves to the device takes the most memory: move less, or use a smaller dtype."
     )
-
-
-MISSES = """
-import torch, anymps
-from anymps.findings import find
-with anymps.record() as capture:
-    try:
-        try:
-            torch.ones(1 << 22, device="mps")
-        except {handler}:
-            pass
-    except {outer}:
-        pass
-(finding,) = find(capture.recording)
-print(finding.what.partition(" Held then")[0].rpartition(". ")[2])
-print(finding.fix)
-"""
-RUN_EACH = """
-import pathlib, torch, anymps
-anymps.enable("M1 8GB", quiet=True)
-torch.mps.set_per_process_memory_fraction(0.001)
-for path in map(pathlib.Path, {paths!r}):
-    exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
-"""
-HANDLERS = {
-    "torch.cuda.OutOfMemoryError": ("RuntimeError", True),
-    "(ValueError, torch.OutOfMemoryError) as error": ("Exception", True),
-    "RuntimeError": ("torch.cuda.OutOfMemoryError", False),
-    "ValueError": ("RuntimeError", False),
-}
-CATCH = "Catch `RuntimeError` and look for `out of memory` in its text: mps raises no `OutOfMemoryError`."
-
-
-def test_a_handler_for_cuda_does_not_catch_it(tmp_path: Path) -> None:
-    """MPS501: `except torch.cuda.OutOfMemoryError` around the line is named, unless something within catches it."""
-    paths = []
-    for number, (handler, (outer, _)) in enumerate(HANDLERS.items()):
-        paths.append(str(tmp_path / f"retry{number}.py"))
-        Path(paths[-1]).write_text(MISSES.format(handler=handler, outer=outer))
-    lines = run_with_torch(RUN_EACH.format(paths=paths)).lines
-    told = zip(lines[::2], lines[1::2], strict=True)
-    for number, ((said, fix), (_, misses)) in enumerate(zip(told, HANDLERS.values(), strict=True)):
-        assert (said == f"The handler at retry{number}.py:8 does not catch it.") is misses
-        assert fix.startswith(CATCH) is misses
 
 
 def test_a_tensor_above_the_largest_buffer_is_another_matter() -> None:

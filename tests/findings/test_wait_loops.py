@@ -77,6 +77,14 @@ def test_inference() -> None:
     assert finding.cost_ns == (10 * 100_000, 10 * 450_000)
 
 
+def test_reads_of_tensors_that_are_there() -> None:
+    """Each costs its time with an empty queue as well, unlike a copy that has nothing to wait for."""
+    (finding,) = looping(Run().trained(4).rounds(40, "gains = torch.tensor(gains)", work=0).trained(4))
+    assert finding.what == (
+        "`torch.tensor` read the tensors that it was given, one by one, 40 times, in a loop without a training step."
+    )
+
+
 @pytest.mark.parametrize(("rounds", "expected"), [(10, 1), (9, 0)])
 def test_validation_between_steps(rounds: int, expected: int) -> None:
     """Two epochs with a validation after each: ten rounds in each are a loop, nine are not."""
@@ -84,30 +92,12 @@ def test_validation_between_steps(rounds: int, expected: int) -> None:
     assert len(looping(run)) == expected
 
 
-@pytest.mark.parametrize(
-    ("source", "wait", "fix"),
-    [
-        (
-            "predictions.append(out.argmax(1).cpu())", Wait.COPY_TO_CPU,
-            "Write `predictions.append(out.argmax(1).detach())`, and after the loop join `predictions` and read them "
-            "at once: one wait.",
-        ),
-        ("print(loss)", Wait.ITEM, "Print or log every 10 steps."),
-        (
-            "if token == end:",
-            Wait.ITEM,
-            "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 10 steps.",
-        ),
-        (
-            "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU,
-            "Keep results on the device, `.detach()`, and read them together every 10 steps or after the loop.",
-        ),
-    ],
-)  # fmt: skip
-def test_other_reads(source: str, wait: Wait, fix: str) -> None:
+def test_other_reads() -> None:
     """The advice is that of the rules about training steps."""
-    (finding,) = looping(Run().rounds(12, source, wait))
-    assert finding.fix == fix
+    (finding,) = looping(Run().rounds(12, "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU))
+    assert finding.fix == (
+        "Keep results on the device, `.detach()`, and read them together every 10 steps or after the loop."
+    )
 
 
 def test_results_that_an_inference_prints() -> None:
@@ -124,7 +114,7 @@ def test_results_that_an_inference_prints() -> None:
     "run",
     [
         Run().rounds(9),
-        Run().rounds(40, work=0),
+        Run().rounds(40, "saved.append(weight.cpu())", Wait.COPY_TO_CPU, work=0),
         Run().rounds(40, file=LIBRARY),
         Run().rounds(40, "torch.mps.synchronize()", Wait.SYNCHRONIZE),
         Run().rounds(40, "x = x.to(device)", Wait.COPY_TO_MPS),

@@ -407,6 +407,7 @@ def test_no_rule_is_named_outside_of_the_rules() -> None:
         "findings/_settings.py": {"MPS201"},  # `disable = ["MPS201"]`
         "findings/advice/_optimizers.py": {"MPS305", "MPS691"},  # sentences refer to their pages
         "report/run/_waits.py": {"MPS701", "MPS702"},
+        "upgrade/_calls.py": {"MPS604"},
     }
     for path in [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.cpp"), *SOURCE.rglob("*.h"), *SOURCE.rglob("*.html")]:
         name = path.relative_to(SOURCE).as_posix()

@@ -71,22 +71,6 @@ def _settings(data: bytes) -> list[Words]:
     return [["report", _run_file()]]
 
 
-def _manifests() -> list[bytes]:
-    return [
-        b"# anymps manifest\n# why: MPS has no kernel\ntests/test_a.py::test_one fails\n\n"
-        b"tests/test_b.py::test_two[a b] crashes\n"
-        b"tests/test_b.py::TestX::test_three xpasses\n# a remark\n",
-        b"tests/test_a.py::test_one fails\n",
-    ]
-
-
-def _manifest(data: bytes) -> list[Words]:
-    Path("shard.txt").write_bytes(data)
-    Path("all.txt").write_bytes(_manifests()[0])
-    Path("bad.txt").write_bytes(data)
-    return [["join-manifests", "shard.txt", "--into", "all.txt"], ["join-manifests", "all.txt", "--into", "bad.txt"]]
-
-
 # --- what a Mac answered
 
 
@@ -312,12 +296,6 @@ TARGETS: dict[str, Target] = {
         _settings,
         (lines, numbers),
         (b"[tool.anymps]", b"'''", b'"""', b"[[", b"= {", b"\xe2\x80\xae", b"mac = "),
-    ),
-    "manifest": Target(
-        _manifests,
-        _manifest,
-        (lines, numbers),
-        (b"# why:", b"fails", b"crashes", b"::", b"\r", b"\x85", b"\xe2\x80\xa8"),
     ),
     "answers": Target(_answers, _verified, (packed,), ()),
     "wheel": Target(_wheels, _wheel, (archive((b"metal_basic", b"MTLB")),), (*_ZIP, b"torch/lib/libtorch_cpu.dylib")),

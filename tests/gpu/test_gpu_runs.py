@@ -348,5 +348,5 @@ def test_doctor(tmp_path: Path) -> None:
     """It says that a GPU can be had, and which."""
     ended = anymps(SIDE, "doctor", cwd=tmp_path)
     if SIDE == "cuda":
-        assert re.search(r"^NVIDIA GPU +cuda:0, NVIDIA .* GiB free", ended.out, re.M), ended.out
+        assert re.search(r"^NVIDIA GPU +cuda:0, NVIDIA .* GiB", ended.out, re.M), ended.out
     assert sys.version_info[:2] >= (3, 10)

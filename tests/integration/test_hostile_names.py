@@ -41,7 +41,6 @@ COMMANDS = {
     "explain": [["{}"]],
     "fix": [["{}.py"], ["no{}.py"]],
     "join": [["{}.anymps", "-o", "{}.all"], ["{}.anymps", "{}", "-o", "all"]],
-    "join-manifests": [["{}.txt", "--into", "{}.all"], ["no{}", "--into", "{}.all"]],
     "kernels": [["list", "{}"], ["show", "{}"], ["add", "{}"], ["remove", "{}"]],
     "plan": [["{}.py"], ["{}.py", "--mac", "{}"], ["{}.py", "--what-if", "{}"]],
     "report": [

@@ -8,12 +8,8 @@ from typing import Any
 import pytest
 
 from anymps.commands import main
-from anymps.findings import Story
-from anymps.notebook import html
 from anymps.record import Recording
-from plans import planned
 from processes import FLUSHED, Result, run_anymps, run_command
-from recordings import training
 
 pytestmark = [
     pytest.mark.integration,
@@ -215,15 +211,3 @@ def test_without_the_libraries(tmp_path: Path) -> None:
     assert ran.status == 2
     assert ran.err.startswith("anymps: a notebook needs nbclient: ")
     assert ran.err.endswith(" -m pip install 'nbclient>=0.10' 'ipykernel>=6.29'\n")
-
-
-def test_pages_of_plans_and_comparisons() -> None:
-    """A plan and a comparison have frames, too."""
-    from anymps.findings import find
-    from anymps.report import compare
-
-    before, after = training().close(), training(clean=True).close()
-    for thing in (before, compare(Story.of(before), Story.of(after), find(before), find(after)), planned("M1 8GB")):
-        frame = html(thing)
-        assert frame.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
-        assert frame.count("<") == 2  # the frame's own

@@ -11,10 +11,12 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Recording
-from anymps.report import compare, diff_document, rendered, report_pieces
+from anymps.report import compare, diff_document, rendered, report_pieces, upgrade_document
+from anymps.upgrade import make_grid
 from plans import evil, plan_page, planned, resting
 from recordings import hostile, refusing, small, training
 from report.test_report_numbers import predicted
+from upgrade.test_upgrade import training as counting
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -48,6 +50,9 @@ DIFFS = {
     "diff": lambda: diff_page(training().close(), small()),
     "hostile diff": lambda: diff_page(training(clean=True).close(), hostile()),
 }
+
+UPGRADES = {"upgrade": lambda: "".join(rendered(upgrade_document(make_grid(counting(faults=BUGS))), "html"))}
+BUGS = ("MPS607 aten::linear", "elsewhere.MPS615@2.11 aten::mm")
 
 # Contrast of all text by the formula of WCAG 2.1 (relative luminance), over the nearest background that is not clear.
 # Colours may come in any notation, so a canvas of one pixel turns them into numbers.
@@ -139,10 +144,10 @@ def opened(
     return page, [trouble for trouble in troubles if not trouble.startswith("data:,")]
 
 
-@pytest.mark.parametrize("name", [*RECORDINGS, *PLANS, *DIFFS])
+@pytest.mark.parametrize("name", [*RECORDINGS, *PLANS, *DIFFS, *UPGRADES])
 def test_page(browser: Browser, tmp_path: Path, name: str) -> None:
     """On a phone, a tablet and a desk, by day and by night: readable, nothing wider than the screen, no complaint."""
-    page, troubles = opened(browser, tmp_path / "page.html", {**RECORDINGS, **PLANS, **DIFFS}[name]())
+    page, troubles = opened(browser, tmp_path / "page.html", {**RECORDINGS, **PLANS, **DIFFS, **UPGRADES}[name]())
     for width in (360, 820, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width

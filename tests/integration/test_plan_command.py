@@ -153,44 +153,59 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
         ),
         (
             "import torch\nx = torch.ones(3, device='mps')\nraise ValueError('no data')\n",
-            "anymps: the script stopped in a shapes-only run: ValueError: no data",
+            "anymps: the script stopped in a shapes-only run at train.py:3: ValueError: no data",
         ),
         (
             "import torch\nx = torch.ones(3, dtype=torch.float64, device='mps')\n",
-            "anymps: the script stopped in a shapes-only run: TypeError: Cannot convert a MPS Tensor to float64 dtype "
-            "as the MPS framework doesn't support float64. Please use float32 instead. (a Mac raises this too; anymps "
-            "run says where)",
+            "anymps: the script stopped in a shapes-only run at train.py:2: TypeError: Cannot convert a MPS Tensor to "
+            "float64 dtype as the MPS framework doesn't support float64. Please use float32 instead. (a Mac raises "
+            "this too)",
         ),
         (
             "import torch\nx = torch.randn(600, 600, device='mps')\n\nprint([1][:0][int(x.sum().item())])\n",
-            "anymps: the script stopped in a shapes-only run: IndexError: list index out of range; it read a value "
-            "that a plan does not have (train.py:4), so the script may not be at fault: plan the part that does not "
-            "need it",
+            "anymps: the script stopped in a shapes-only run at train.py:4: IndexError: list index out of range; it "
+            "read a value that a plan does not have (train.py:4), so the script may not be at fault: plan the part "
+            "that does not need it",
         ),
         ("import sys\nsys.exit(3)\n", "anymps: the script stopped in a shapes-only run: exit status 3"),
         (
+            "import sys\nsys.exit('no data')\n",
+            "anymps: the script stopped in a shapes-only run: exit status 1; it last printed: no data",
+        ),
+        (
             "import torch\nx = torch.ones(3, device='mps').cuda()\n",
-            "anymps: the script stopped in a shapes-only run: AssertionError: Torch not compiled with CUDA enabled "
-            "(a Mac raises this too: anymps fix ports the script, and --cuda-as-mps plans it as it is)",
+            "anymps: the script stopped in a shapes-only run at train.py:2: AssertionError: Torch not compiled with "
+            "CUDA enabled (a Mac raises this too: anymps fix ports the script, and --cuda-as-mps plans it as it is)",
         ),
         (
             "import torch\nx = torch.ones(3, 4, device='mps')\n\ny = x @ torch.ones(5, 6, device='mps')\n",
-            "anymps: the script stopped in a shapes-only run: RuntimeError: mat1 and mat2 shapes cannot be multiplied "
-            "(3x4 and 5x6) (of aten::mm at train.py:4; a Mac stops there too, perhaps with another message)",
+            "anymps: the script stopped in a shapes-only run at train.py:4: RuntimeError: mat1 and mat2 shapes cannot "
+            "be multiplied (3x4 and 5x6) (of aten::mm; a Mac stops there too, perhaps with another message)",
         ),
         (
             "import torch\nx = torch.ones(3, device='mps')\ntry:\n    x.double()\nexcept TypeError:\n    pass\n"
             "raise ValueError('no data')\n",
-            "anymps: the script stopped in a shapes-only run: ValueError: no data",
+            "anymps: the script stopped in a shapes-only run at train.py:7: ValueError: no data",
         ),
         (
             "import torch, urllib.request\nx = torch.ones(3, device='mps')\n"
             "raise urllib.request.URLError('Name or service not known')\n",
-            "anymps: the script needs the network, but a plan downloads nothing: URLError: <urlopen "
+            "anymps: the script needs the network at train.py:3, but a plan downloads nothing: URLError: <urlopen "
             "error Name or service not known>; run it once with a network, or use files on this machine",
         ),
     ],
-    ids=["no mps", "fails", "refused", "needs values", "exits", "CUDA", "shapes", "refused before", "network"],
+    ids=[
+        "no mps",
+        "fails",
+        "refused",
+        "needs values",
+        "exits",
+        "exits with words",
+        "CUDA",
+        "shapes",
+        "refused before",
+        "network",
+    ],
 )
 def test_a_script_that_cannot_be_planned_gets_one_line(text: str, message: str, tmp_path: Path) -> None:
     """Exit code 2, nothing on standard output, and what to do."""

@@ -109,6 +109,28 @@ def test_a_time_limit_that_is_reached_is_told(tmp_path: Path) -> None:
     assert found["largest_batch_unknown"] == {"why": "late", "problem": ""}
 
 
+GENERATES = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Embedding(64, 64), nn.Linear(64, 64)).to("mps").eval()
+ids = torch.zeros(1, 4, dtype=torch.long, device="mps")
+with torch.inference_mode():
+    for _ in range(100_000):
+        ids = torch.cat((ids, net(ids)[:, -1].argmax(1, keepdim=True)), 1)
+"""
+
+
+def test_a_generation_ends_after_its_steps(tmp_path: Path) -> None:
+    """Token by token, with other shapes each time; its time is that of whole rounds."""
+    result = plan("--steps", "4", "--mac", "M1 8GB", script(tmp_path, GENERATES), cwd=tmp_path)
+    assert (result.status, result.err) == (0, "")
+    text = " ".join(result.out.split())
+    assert (
+        "4 steps measured on shapes). The measurement stopped after 4 rounds of the loop at train.py:8. Their" in text
+    )
+    assert "bound by M1 8GB fits" in text
+
+
 def test_a_script_that_is_deaf_to_the_limit_is_told_of(tmp_path: Path) -> None:
     """It is killed; the batch of its first step is known."""
     deaf = training(extra=f"step and (open({REACHED!r}, 'w').close() or time.sleep(600))")

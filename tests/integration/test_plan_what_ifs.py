@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from integration.plan_runs import TRAINING, plan, planned, script
+from integration.plan_runs import TRAINING, planned, script
 
 pytestmark = pytest.mark.integration
 LANGUAGE = """
@@ -170,13 +170,3 @@ def test_recomputing_is_the_first_fix_of_one_picture(tmp_path: Path) -> None:
     }
     assert [fix["fix"] for fix in fixes] == ["batch", "sequence", "kept", "checkpoint", "precision", "watermark"]
     assert [fix["fix"] for fix in fixes if fix["begin"]] == ["sequence"]
-
-
-@pytest.mark.slow
-def test_a_batch_in_the_arguments_must_be_given(tmp_path: Path) -> None:
-    """{batch} stands for a number that the command line says."""
-    result = plan(script(tmp_path, TRAINING), "{batch}", cwd=tmp_path)
-    assert (result.status, result.err.splitlines()) == (
-        2,
-        ["anymps: the arguments contain {batch}: give its value with --what-if or --batch"],
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -96,24 +95,6 @@ def test_a_fit_that_fails_has_a_report(tmp_path: Path) -> None:
         fit(lightning, callback, last=2, logger=False, default_root_dir=tmp_path)
     assert sorted(path.name for path in (tmp_path / "here").iterdir()) == FILES
     assert "ValueError" in (tmp_path / "here" / "report.txt").read_text()
-
-
-@pytest.mark.parametrize("name", ["TensorBoardLogger", "MLFlowLogger", "WandbLogger"])
-def test_loggers_that_keep_files(name: str, tmp_path: Path) -> None:
-    """TensorBoard is given the report as text, MLflow and W&B the page."""
-    pytest.importorskip("lightning.pytorch", reason="the `integration` extra brings it")
-    from anymps.integrations import Judged
-    from anymps.integrations._lightning import _keep
-
-    experiment, page = Mock(), tmp_path / "report.html"
-    logger: Any = type(name, (), {"experiment": experiment, "run_id": "7"})()
-    _keep(logger, Judged((), {}, "first\nsecond", page, tmp_path / "steps.anymps"), 5)
-    told = {
-        "TensorBoardLogger": call.add_text("anymps", "    first\n    second", 5),
-        "MLFlowLogger": call.log_artifact("7", str(page)),
-        "WandbLogger": call.log_artifact(str(page), name="anymps-report", type="report"),
-    }
-    assert experiment.mock_calls == [told[name]]
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["alone", "with its trainer"])

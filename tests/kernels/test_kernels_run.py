@@ -92,6 +92,25 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
         kernel(x, x, out=x, threads=4)
 
 
+def test_a_buffer_that_is_not_given(tmp_path: Path) -> None:
+    """Its address is none, for which kernels ask."""
+    text = module(
+        "f",
+        [("out", "float", 0), ("in", "float", 0)],
+        INDEX,
+        """
+      %none = icmp eq ptr addrspace(1) %in, null
+      %y = select i1 %none, float 1.0, float 2.0
+      store float %y, ptr addrspace(1) %out
+      ret void""",
+    )
+    kernel, out = kernels(tmp_path, f=text).f, torch.zeros(1, device="mps")
+    kernel(out, None, threads=1)
+    assert out.item() == 1
+    kernel(out, out, threads=1)
+    assert out.item() == 2
+
+
 def test_launches_are_operators(tmp_path: Path) -> None:
     """As those of shaders: an operator with the name of the kernel, and its grid as overload."""
     import anymps

@@ -25,6 +25,8 @@ GIB = 1024**3
         ("M1 Pro 10-core CPU 14-core GPU 16GB", "M1 Pro 16GB", 14, DEFAULT_MACOS),
         ("MacBook Neo", "A18 Pro 8GB", 5, DEFAULT_MACOS),
         ("macOS 15.4.1, M1 Max 64gb", "M1 Max 64GB", 32, (15, 4)),
+        ("M5 16GB, macOS 26.2", "M5 16GB", 10, (26, 2)),
+        ("M3 Pro 18GB, macOS 27", "M3 Pro 18GB", 18, (27, 0)),
     ],
 )
 def test_names_people_write(text: str, name: str, gpu_cores: int, macos: tuple[int, int]) -> None:

@@ -196,6 +196,16 @@ def test_of_a_signature_the_first_three_calls_are_compared_then_at_doubling_dist
     assert compared == [1, 2, 3, 5, 9, 17]
 
 
+def test_a_bad_index_still_raises_at_the_programs_next_wait() -> None:
+    """The check reads what the program changes in place: that is no wait of the program's."""
+    x = torch.arange(5.0, device="mps")
+    with anymps.record(), anymps.check_numbers("all"):
+        taken = x[torch.tensor([1, 9], device="mps")]
+        taken.add_(1)
+        with pytest.raises(torch.AcceleratorError, match="index 9 is out of bounds for dimension 0 with size 5"):
+            taken.tolist()
+
+
 def test_outside_of_a_recording_it_is_told_on_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     x = torch.full((2,), 3.0, device="mps")
     with planted("erfc", wrong_erfc), anymps.check_numbers() as checked:

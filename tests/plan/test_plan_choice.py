@@ -10,11 +10,12 @@ import pytest
 
 from anymps import parse_mac
 from anymps.commands._show import show_document
-from anymps.cost import speed_ratio
+from anymps.cost import Happening, speed_ratio
+from anymps.forecast import StepWork
 from anymps.plan import MacOutcome, NoLarger, Plan, Row, Verdict, mac_time, representative, step_times
 from anymps.report import Output, Outputs, plan_document, plan_json
 from anymps.report.plan._choice_words import by_memory, choice_table, more, said
-from plans import GIB, plan_page, planned, render_plan, resting
+from plans import GIB, plan_page, planned, render_plan, resting, work
 from processes import run_command
 from report.test_report_forms import validator
 from report.test_report_html import Page
@@ -41,8 +42,8 @@ def test_each_chip_is_one_row_with_the_batch_of_its_memory() -> None:
     rows = choice_table(plan)
     assert rows.names == ("Mac", "batch 8", "largest", "a step", "80 %", "samples/s", "bound by")
     table = {row[0]: row[1:] for row in rows.rows}
-    assert table["M1 16GB"] == ("tight", "8", "300 ms", "201 to 444 ms", "27", "compute")
-    assert table["M3 Ultra 96GB"][:3] == ("fits", "192", "32.1 ms")
+    assert table["M1 16GB"] == ("tight", "8", "300 ms", "239 to 377 ms", "27", "compute")
+    assert table["M3 Ultra 96GB"][:3] == ("fits", "192", "32.3 ms")
     assert table["A18 Pro 8GB"] == ("fails", "none", "", "", "", "")
 
 
@@ -68,7 +69,7 @@ def test_where_the_intervals_have_no_room_a_sentence_stands_for_them() -> None:
     narrow = choice_table(every()).narrower
     assert narrow is not None
     assert "80 %" not in narrow.names
-    assert "80 % intervals of the steps: 0.67 to 1.48 times the prediction." in narrow.rest
+    assert "80 % intervals of the steps: 0.68 to 1.48 times the prediction." in narrow.rest
     assert "intervals" not in choice_table(every()).rest
 
 
@@ -99,7 +100,8 @@ def test_what_hangs_on_values_is_told_in_the_short_form() -> None:
     assert more(planned()).startswith(
         "The script reads values on 1 line, and memory may depend on them: -v lists them. -v "
     )
-    assert more(resting()).startswith("-v shows what fills the memory, ")
+    rest = "; --report html=plan.html draws it all."
+    assert more(resting()) == f"-v shows what fills the memory and the limits of each Mac{rest}"
 
 
 def test_json_has_the_table() -> None:
@@ -136,6 +138,7 @@ def test_a_mac_above_its_bar() -> None:
     assert said(one) == "M1 16GB: tight, batch up to 8, 27/s"
     assert said(replace(one, samples=None, largest_batch=None)) == "M1 16GB: tight, 300 ms a step"
     assert said(replace(one, samples=None, time=None, largest_batch=0, verdict=Verdict.FAILS)) == "M1 16GB: fails"
+    assert said(replace(one, samples=None, time=None, largest_batch=None)) == "M1 16GB: tight, time unknown"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_a_mac_above_its_bar() -> None:
     [
         ("M3 Pro 18GB", True, "No time is predicted, because the script made no whole step."),
         ("M3 Pro 18GB", False, "No time is predicted, because too few of the step's calls have a known time."),
-        ("A18 Pro 8GB", False, "No time is predicted, because the clock of that GPU is not public."),
+        ("A18 Pro 8GB", False, "No time is predicted, because the clock of its GPU is not public."),
     ],
 )
 def test_a_plan_without_times_says_why(name: str, lacks: bool, why: str) -> None:
@@ -155,6 +158,17 @@ def test_a_plan_without_times_says_why(name: str, lacks: bool, why: str) -> None
     text = " ".join(render_plan(plan).split())
     assert why in text
     assert "Which Mac? Mac" in text
+
+
+def test_a_machine_that_was_busy_is_told_of() -> None:
+    """Where the program's own code takes a part of the step; else its time moves nothing."""
+    plan = planned("M3 Pro 18GB")
+    for own, told in ((0.0, False), (1.0, True)):
+        base = replace(plan.base, work=StepWork((Happening("wait", host_code=own), *work().happenings), 1, 0.25))
+        times = step_times(base, [row.outcome for row in plan.rows], "2.13.0", plan.asked)
+        rest = choice_table(replace(plan, base=base, times=times)).rest
+        sentence = "This machine was busy for 25 % of the time in the program's own code: the intervals are wider."
+        assert (sentence in rest) is told
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PAGES, Verdict.FAILS])
@@ -193,7 +207,7 @@ def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
     rows = choice_table(plan)
     assert rows.names[-2:] == ("speed", "80 %")
     assert [place for place, column in enumerate(rows.columns) if column.kind == "number"] == [2, 3, 4, 5, 7, 8]
-    assert rows.rows[0] == ("M1 16GB (yours)", "tight", "8", "262 ms", "176 to 389 ms", "30", "compute", "1x", "")
+    assert rows.rows[0] == ("M1 16GB (yours)", "tight", "8", "263 ms", "209 to 331 ms", "30", "compute", "1x", "")
     assert [row[0] for row in rows.rows].count("M1 16GB") == 0
     assert len(rows.rows) == len(every().choices)
     own, *others = plan.choices
@@ -206,7 +220,7 @@ def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
     assert own.speed == (1, 1, 1)
     shown = render_plan(plan, width=80)
     assert "Which Mac?  speed against M1 16GB; predicted, with 80 % intervals" in shown
-    assert "  M4 16GB          tight          8   220 ms  compute    1.2x  0.85 to 1.7x" in shown
+    assert "  M4 16GB          tight          8   221 ms  compute    1.2x  0.85 to 1.7x" in shown
 
 
 def test_ones_own_mac_may_be_too_small() -> None:
@@ -226,7 +240,9 @@ def test_a_mac_without_a_time_compares_with_nothing() -> None:
     plan = against("MacBook Neo")
     rows = choice_table(plan)
     assert "speed" not in rows.names
-    assert "No time is predicted for A18 Pro 8GB, so nothing is compared with it." in rows.rest
+    why = "No time is predicted for A18 Pro 8GB, because the clock of its GPU is not public; so nothing is compared"
+    assert f"{why} with it." in rows.rest
+    assert rows.rest.count("A18 Pro 8GB") == 1
     assert "Which Mac?  predicted, with 80 % intervals" in render_plan(plan)
     assert json.loads(plan_json(plan))["which_mac"][1]["speed"] is None
 

@@ -9,12 +9,14 @@ import pytest
 
 from anymps import parse_mac
 from anymps._errors import PlanError
-from anymps.plan import MacOutcome, NoLarger, Scenario, Verdict
+from anymps.plan import MacOutcome, NoLarger, Scenario, Verdict, make_plan
 from anymps.plan._fixes import FixKind, first_fixes
 from anymps.plan._measure import Stopped, _fill_in
 from anymps.plan._plan import _larger, _recovery
 from anymps.record import Phase, Site
 from anymps.record._memory import tell
+from anymps.report.plan._choice_words import more
+from anymps.runs import Order
 from plans import Ledger, planned
 
 BASE = planned().base
@@ -74,6 +76,46 @@ def test_a_larger_run_that_fails(error: Exception) -> None:
     """Its error is told without our name."""
     found = _larger(WORDS, with_batch(8), run_of(error=error))
     assert (found.no_larger, found.problem) == (NoLarger.STOPPED, "RuntimeError: odd")
+
+
+def test_a_scenario_is_measured_once(monkeypatch: pytest.MonkeyPatch, virtual_device: None) -> None:
+    """A change that is asked for twice, and one that the largest batch needs too. What goes on is told meanwhile."""
+    events: list[str] = []
+
+    def measured(order: Order, scenario: Scenario, limits: object) -> Any:
+        events.append(scenario.label)
+        return replace(BASE, scenario=scenario)
+
+    monkeypatch.setattr("anymps.plan._plan.measure", measured)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)  # one after the other
+    make_plan(
+        Order(("train.py",)),
+        what_if=[Scenario(batch=16), Scenario(checkpoint=True), Scenario(batch=16), Scenario()],
+        torch_version="2.13.0",
+        say=events.append,
+        meanwhile=lambda: events.append("meanwhile"),
+    )
+    events.remove("meanwhile")
+    assert events == [
+        *("measuring on shapes: as written", "as written", "working out memory and times"),
+        *("measuring on shapes: batch 16", "batch 16", "working out memory and times"),
+        *("measuring on shapes: activation checkpointing", "activation checkpointing", "working out memory and times"),
+    ]
+
+
+@pytest.mark.parametrize(("gibibytes", "mac", "advises"), [(6, "", False), (6, "M1 8GB", True), (14, "", True)])
+def test_a_run_that_fits_from_16_gb_on_needs_no_changes(
+    gibibytes: int, mac: str, advises: bool, monkeypatch: pytest.MonkeyPatch, virtual_device: None
+) -> None:
+    """Unless a smaller Mac is asked about."""
+    ledger = Ledger()
+    ledger.birth(gibibytes << 30, 0, Phase.FORWARD)
+    story = tell([tuple(row) for row in ledger.rows], 3, {1: "aten::mm"}, {1: "net"}, {1: Site("t.py", 1)})
+    monkeypatch.setattr("anymps.plan._plan.measure", lambda order, scenario, limits: replace(BASE, story=story))
+    asked = [parse_mac(mac)] if mac else []
+    plan = make_plan(Order(("train.py",)), asked=asked, torch_version="2.13.0", larger=False)
+    assert bool(plan.fixes) is advises
+    assert ("what to change" in more(plan)) is advises
 
 
 def outcome(verdict: Verdict) -> MacOutcome:

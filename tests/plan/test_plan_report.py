@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from anymps.plan import NoLarger
+from anymps.record import Site
 from anymps.report import plan_document, plan_json, rendered
 from anymps.report.plan._fix_words import fixes
+from anymps.report.plan._words import ended
 from plans import EVIL, evil, plan_page, planned, render_plan, resting
 from report.test_report_forms import comparable, validator
 from report.test_report_html import Page
@@ -181,6 +184,25 @@ def test_a_measurement_that_was_ended_says_so() -> None:
     plan = replace(plan, base=replace(plan.base, limit=15.0))
     shown = " ".join(render_plan(plan, width=120).split())
     assert "The 15 s of --seconds ran out: later steps may need more." in shown
+
+
+def test_a_loop_that_ended_the_measurement_is_named() -> None:
+    """With its rounds and its line; if these make buffers of other sizes each time, later ones may need more."""
+    plan = planned()
+    base = replace(plan.base, loop=Site(os.path.join(os.getcwd(), "infer.py"), 12))
+    assert ended(plan.base) == ""
+    assert ended(base) == (
+        "The measurement stopped after 3 rounds of the loop at infer.py:12. A larger --steps measures more of the "
+        "script."
+    )
+    grown = [one._replace(requested=one.requested + one.step) for one in base.story.allocations]
+    assert ended(replace(base, story=replace(base.story, allocations=tuple(grown)))) == (
+        "The measurement stopped after 3 rounds of the loop at infer.py:12. Their tensors change size, so later rounds "
+        "may need more memory and time. A larger --steps measures more of the script."
+    )
+    document = json.loads(plan_json(replace(plan, base=base)))
+    validator("plan-1.json").validate(document)
+    assert document["loop"] == {"file": os.path.join(os.getcwd(), "infer.py"), "line": 12}
 
 
 if __name__ == "__main__":

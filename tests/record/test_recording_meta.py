@@ -45,7 +45,6 @@ FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
         ({}, {"file": "a.py", "line": 2, "chosen": True, "first": 1, "around": "a\nb"}),
         ([], {"line": 0}, {"line": "1"}, {"chosen": 1}, {"file": 3}, {"first": 0}, {"around": 1}),
     ),
-    "unmoved": (([], [{"line": 1}]), ({}, [{"line": 0}], ["a.py"])),
     "ending": (
         ({}, {"status": 1, "exception": "ValueError", "place": {"line": 1}}),
         ([], {"status": "1"}, {"exception": 1}, {"place": "a.py"}),

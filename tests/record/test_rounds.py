@@ -292,3 +292,13 @@ def test_a_function_that_is_called_is_one_step(source: str) -> None:
     assert sums[0][Phase.FORWARD] > 0
     assert sums[0][Phase.BACKWARD] > 0
     assert sums[0][Phase.OPTIMIZER] > 0
+
+
+def test_what_comes_between_two_calls_is_in_no_step() -> None:
+    """The caller keeps a result as long as it likes: its release is not the function's."""
+    builder = RecordingBuilder()
+    for start in (100, 300, 500):
+        builder.entry("aten::mm", start_ns=start + 10, duration_ns=5)
+        builder.round(RoundKind.CALLED, start_ns=start, end_ns=start + 50)
+    steps = [(step.start_ns, step.end_ns) for step in builder.close().steps()]
+    assert steps[:3] == [(100, 150), (300, 350), (500, 550)]

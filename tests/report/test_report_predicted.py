@@ -63,9 +63,9 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert time.time.device == pytest.approx(19 * one.device)
     assert (time.time.calls, time.time.predicted, time.bound) == (19, 19, "compute")
     shown = predicted_sentence(Story.of(made))
-    assert shown == "A step would take about 81.9 ms on an M3 Pro 18GB (49.1 to 136 ms), bound by compute."
+    assert shown == "A step would take about 82.4 ms on an M3 Pro 18GB (55.7 to 122 ms), bound by compute."
     assert shown in render_terminal(Story.of(made), []).replace("\n", " ")
-    assert "A step: about 81.9 ms (55.0 to 121 ms), bound by compute." in render_summary(Story.of(made), []).replace(
+    assert "A step: about 82.4 ms (55.7 to 122 ms), bound by compute." in render_summary(Story.of(made), []).replace(
         "\n", " "
     )
     assert shown.replace("'", "&#39;") in "".join(report_pieces("html", Story.of(made), []))
@@ -185,15 +185,15 @@ def test_a_comparison_has_the_macs_times() -> None:
     shown = "".join(rendered(diff_document(diff), "terminal"))
     (whole,) = (line for line in shown.splitlines() if line.strip().startswith("whole step"))
     assert "on the Mac  its ratio" in shown
-    assert whole.rstrip().endswith("64.4 ms -> 30.6 ms       0.48")
+    assert whole.rstrip().endswith("64.8 ms -> 30.8 ms       0.48")
     verdicts = [
         diff_document(compare(Story.of(first), Story.of(second), [], [])).verdict.partition(" No findings")[0]
         for first, second in ((before, after), (after, before), (before, before), (before, without))
     ]
     assert verdicts == [
-        "64.4 ms -> 30.6 ms a step on the Mac, 2.10 times as fast.",
-        "30.6 ms -> 64.4 ms a step on the Mac, 2.10 times as long.",
-        "64.4 ms a step on the Mac, as before.",
+        "64.8 ms -> 30.8 ms a step on the Mac, 2.10 times as fast.",
+        "30.8 ms -> 64.8 ms a step on the Mac, 2.10 times as long.",
+        "64.8 ms a step on the Mac, as before.",
         "No findings in either recording.",
     ]
     document = json.loads(render_diff_json(diff))

@@ -24,7 +24,6 @@ from anymps.rules import (
     version_rules,
     wait_of,
 )
-from anymps.rules._families import is_verified
 from anymps.rules._wheel import parse_native_functions
 
 # Registered in the macOS arm64 wheels, counted in the TORCH_LIBRARY_IMPL initialisers of libtorch_cpu.dylib:
@@ -207,11 +206,6 @@ def test_families_by_release(operator: str, letters: str) -> None:
     """Operators move from MPSGraph (P) to Metal (M, I) over the releases."""
     names = {"I": Family.ITERATOR, "M": Family.METAL, "P": Family.PLACEHOLDER}
     assert [names[letter] for letter in letters] == [family(operator, release) for release in RELEASES]
-
-
-def test_unverified_families_are_said_to_be_so() -> None:
-    """For `cat` no check was found in the machine code; for `bmm` one was."""
-    assert (is_verified("cat.out"), is_verified("bmm")) == (False, True)
 
 
 def test_scalars_and_indices_that_may_lie_on_the_cpu() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from concurrent.futures import TimeoutError
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from anymps._settings import Settings
 from anymps.commands._target import Target
 from anymps.plan._scenario import parse_scenario
 from anymps.plan._shapes import Shapes
-from anymps.runs import Observer, Order, run, together
+from anymps.runs import Observer, Order, Runner, run, together, undisturbed
 
 
 @dataclass
@@ -91,6 +94,7 @@ def test_what_an_answer_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "error": "KeyError: 'lost'",
             "trail": [[os.path.realpath(script), 12]],
             "early": False,
+            "loop": None,
             "unrecorded": "",
             "written": [str(tmp_path / "new.txt")],
             "removed": [],
@@ -144,6 +148,29 @@ def test_steps_and_seconds_end_a_script(tmp_path: Path, monkeypatch: pytest.Monk
     assert first == (0, True, 2, "")
     assert second == (None, False, 1, "KeyboardInterrupt")
     assert (tmp_path / "new.txt").read_text() == "1"
+
+
+def test_what_else_this_process_starts_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order that ends meanwhile ends what came after its start, but waits for this."""
+    monkeypatch.chdir(tmp_path)
+    waits = "import os\nopen('began', 'w').close()\nwhile not os.path.exists('go'): pass\n"
+    (tmp_path / "short.py").write_text(waits)
+
+    def short() -> int | None:
+        with run(Order(("short.py",), on="", seeded=False, recorded=False, may_write=True)) as answer:
+            return answer.status
+
+    with Runner(1) as runner:
+        ended = runner.submit(short)
+        while not (tmp_path / "began").exists():
+            pass
+        with undisturbed():
+            own = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+            (tmp_path / "go").touch()
+            with pytest.raises(TimeoutError):
+                ended.result(timeout=3)
+            own.communicate(b"x\n")
+        assert (own.returncode, ended.result()) == (0, 0)
 
 
 def test_one_that_fails_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

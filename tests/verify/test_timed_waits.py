@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anymps._vocabulary import Wait
-from anymps.verify.cases import CallThatWaits, _waits
+from anymps.verify.cases import SampleCall, _waits
 
 
 class Host:
@@ -51,7 +51,7 @@ def waited(host: Host, waits: bool) -> bool:
         if waits:
             host.synchronize()
 
-    return _waits._timed(CallThatWaits(call, {Wait.ITEM}, tuple))
+    return _waits._timed(SampleCall(call, {Wait.ITEM}, tuple))
 
 
 def test_the_queue_is_as_long_as_it_is_to_be(host: Host) -> None:

@@ -18,14 +18,4 @@ if TYPE_CHECKING:
     from anymps.capture._suite import Allocation, LateError, Section, SuiteCapture
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_endings": "INTERRUPTED ending_of name_cell",
-            "_hooks": "OptimizerNumbers",
-            "_part": "Progress",
-            "_recorder": "ALLOCATION_LIMIT Capture DETAIL_LIMIT",
-            "_start": "record",
-            "_suite": "Allocation LateError Section SuiteCapture",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

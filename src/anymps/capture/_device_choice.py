@@ -1,6 +1,6 @@
 """The line where a program chose its device, and what depends on it, read from the source after the run.
 
-For a run that never used mps: the line that chose, and what the program would move. For every run: code before autocast
+For a run that never used mps: the line that chose. For every run: code before autocast
 that takes any device but CUDA for the CPU, `"cuda" if "cuda" in device else "cpu"`. On mps the program then skips
 autocast, or uses the CPU's, and no call shows it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -21,9 +21,7 @@ from anymps.source import (
     function_around,
     imported,
     last_name,
-    names_in,
     parsed,
-    quote_file,
     quote_text,
     text_in,
     text_of,
@@ -32,26 +30,17 @@ from anymps.source import (
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200
 _LARGEST: Final = 1 << 20  # characters of a file that is read
-_MOST_UNMOVED: Final = 8  # lines
-_NUMBERS: Final = ("range", "np.arange", "numpy.arange", "torch.arange")
-_FACTORIES: Final = frozenset(
-    (
-        *("arange", "empty", "eye", "full", "linspace", "normal", "ones", "rand", "randint", "randn", "randperm"),
-        *("tensor", "zeros"),
-    )
-)
 
 
 _Choice = tuple[int, int]
 """The rank of a line that chooses a device, and its number: of several the lowest counts."""
 
 
-def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object]]]:
-    """The line of the program that chose its device, and what is to be moved there if none does.
+def device_choice(script: str) -> dict[str, object]:
+    """The line of the program that chose its device.
 
     Of the line `file`, `line`, `source`, and the lines `around` it from line `first` on. `chosen` is false where no
-    line chooses, and the one that imports torch is given; empty if there is none either. Then come the lines that
-    `_unmoved` tells of.
+    line chooses, and the one that imports torch is given; empty if there is none either.
     """
     file, line, best = "", 0, _NONE
     sources: dict[str, str] = {}
@@ -62,10 +51,10 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
             if rank < best:
                 file, line, best = each, at, rank
     if best == _NONE:
-        return {}, []
+        return {}
     quote, chosen = quote_text(sources[file], line), best < _IMPORT
     facts = {"file": file, "line": line, "source": quote.source, "chosen": chosen}
-    return facts | {"first": quote.first, "around": quote.around}, [] if chosen else _unmoved(sources)
+    return facts | {"first": quote.first, "around": quote.around}
 
 
 def _may_choose(source: str, rank: int) -> bool:
@@ -73,86 +62,6 @@ def _may_choose(source: str, rank: int) -> bool:
     asks = rank > _ASKED and "is_available" in source
     names = rank > _NAMED and ("cpu" in source or "cuda" in source)
     return asks or names or (rank > _IMPORT and "torch" in source)
-
-
-def _unmoved(sources: Mapping[str, str]) -> list[dict[str, object]]:
-    """Where a program that names no device makes what its optimizer trains, and the loops that call it.
-
-    Each line has `what`, `file`, `line` and `source`: `model`, the loop over each `batch`, and what is `made` in the
-    loops that train, by a function of torch that takes a device.
-    """
-    found: list[dict[str, object]] = []
-    for file, source in sources.items():
-        if "parameters" in source:  # nothing is trained without them
-            for what, line in _lines_to_move(nodes_of(source)):
-                found.append({"what": what, "file": file, "line": line, "source": quote_file(file, line).source})
-    return found[:_MOST_UNMOVED]
-
-
-def _lines_to_move(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
-    trained = {
-        ast.unparse(node.func.value)
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters"
-    }
-    for node in nodes:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if trained & {ast.unparse(target) for target in node.targets}:
-                yield "model", node.lineno
-        elif isinstance(node, ast.For):
-            calls_model = any(_calls(inner, trained) for inner in _innermost(node))
-            if calls_model and _takes_batches(node, nodes):
-                yield "batch", node.lineno
-    for line in sorted(_lines_that_make(nodes, trained)):
-        yield "made", line
-
-
-def _lines_that_make(nodes: Sequence[ast.AST], trained: set[str]) -> set[int]:
-    """The lines within loops that train at which a tensor is made."""
-    loops = (node for node in nodes if isinstance(node, (ast.For, ast.While)))
-    trains = (loop for loop in loops if any(_calls(inner, trained) for inner in ast.walk(loop)))
-    calls = (inner for loop in trains for inner in ast.walk(loop) if isinstance(inner, ast.Call))
-    return {call.lineno for call in calls if _makes(call)}
-
-
-def _takes_batches(loop: ast.For, nodes: Sequence[ast.AST]) -> bool:
-    """Whether a loop runs over batches, or cuts them out of a tensor: not over numbers alone, as `range(n)` is.
-
-    `tqdm(timesteps)` is over numbers, too, where `timesteps` was made of a range.
-    """
-    names = names_in(loop.iter)
-    given = [node.value for node in nodes if isinstance(node, ast.Assign) and names & names_in(*node.targets)]
-    counts = any(
-        isinstance(node, ast.Call) and ast.unparse(node.func) in _NUMBERS
-        for part in (loop.iter, *given)
-        for node in ast.walk(part)
-    )
-    cut = (node.slice for node in _innermost(loop) if isinstance(node, ast.Subscript))
-    return not counts or any(names_in(index) & names_in(loop.target) for index in cut)
-
-
-def _makes(call: ast.Call) -> bool:
-    """Whether a call of torch makes a tensor and is not told where."""
-    owner, _, name = ast.unparse(call.func).rpartition(".")
-    return (
-        owner in ("torch", "th")
-        and name in _FACTORIES
-        and not any(keyword.arg == "device" for keyword in call.keywords)
-    )
-
-
-def _innermost(loop: ast.For) -> Iterator[ast.AST]:
-    """What is in a loop, without what is in loops within it: of epochs and batches the batches count."""
-    pending: list[ast.AST] = list(loop.body)
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, (ast.For, ast.While)):
-            pending += ast.iter_child_nodes(node)
-
-
-def _calls(node: ast.AST, names: set[str]) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in names
 
 
 def program_files(script: str) -> Iterator[str]:

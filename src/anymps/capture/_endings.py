@@ -53,7 +53,7 @@ def ending_of(error: BaseException) -> dict[str, object]:
 def _compared_devices(entry: types.TracebackType) -> str:
     if "torch" not in sys.modules:
         return ""
-    from anymps.capture._handlers import compared_without_index
+    from anymps.capture._device_comparisons import compared_without_index
 
     return compared_without_index(entry.tb_frame, entry.tb_lineno)
 

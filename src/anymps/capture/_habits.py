@@ -186,7 +186,7 @@ class Habits:
         backend.__class__ = Watched
         return lambda: ModuleType.__setattr__(backend, "__class__", plain)
 
-    def _compile(self, *given: Any, **named: Any) -> Finish:
+    def _compile(self, *given: Any, **named: Any) -> None:
         backend, mode = named.get("backend", "inductor"), named.get("mode")
         model = given[0] if given else named.get("model")
         owner = getattr(model, "__self__", model)  # of a method
@@ -197,7 +197,6 @@ class Habits:
             mode=mode or "",
             layer_norm=any(isinstance(part, torch.nn.LayerNorm) for part in parts),
         )
-        return lambda _: self._compiling.loaded()
 
     def _cuda(self, *_: Any, **__: Any) -> Finish:
         def asked(error: BaseException | None) -> None:

@@ -16,7 +16,6 @@ from anymps._text import tell
 from anymps.capture._core import Core
 from anymps.capture._device_choice import device_choice, note_device_types
 from anymps.capture._endings import ending_of, shown_file
-from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._looks import Looks
 from anymps.capture._origins import defaults_behind, find_caller, find_origin
@@ -267,10 +266,7 @@ class Capture:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)
                     else:
-                        choice, unmoved = device_choice(self._file)
-                        self._writer.set_meta("device_choice", choice)
-                        if choice and not choice["chosen"]:
-                            self._writer.set_meta("unmoved", unmoved)
+                        self._writer.set_meta("device_choice", device_choice(self._file))
                 if self._on_virtual:
                     for key, value in self._looks.end().items():
                         self._writer.set_meta(key, value)
@@ -383,9 +379,6 @@ class Capture:
             if origin.line:
                 origin_site = self.core.site(origin.file, origin.line, origin.function, "")
         detail |= defaults_behind(kind)
-        missed = missed_handler(self.core.is_internal) if kind == RefusalKind.MEMORY.value else None
-        if missed is not None:
-            origin_site = self.core.site(*missed, "")
         caller = None if delayed else find_caller(self.core.is_internal)
         if caller is not None:
             detail["caller"] = caller

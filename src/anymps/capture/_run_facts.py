@@ -12,6 +12,7 @@ from anymps._errors import EnableError
 from anymps._version import __version__
 from anymps.capture._core import Assign, Core
 from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
+from anymps.rules.faults import all_hazards
 
 SOURCES = ("native", "observer")
 """Who tells the native recorder of calls: the virtual device's kernels, or an observer of all operators."""
@@ -62,6 +63,7 @@ def machine_facts() -> dict[str, object]:
         "mac": mac.name if mac is not None else "",
         "mac_details": mac.describe() if mac is not None else "",
         "threads": torch.get_num_threads(),
+        "faults": sorted({hazard.id for hazard in all_hazards()}),
         **({"card": f"cuda:{gpu.number}, {gpu.name}"} if (gpu := current.gpu) is not None else {}),
         **closing_facts(),
     }

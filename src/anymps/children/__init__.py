@@ -12,11 +12,4 @@ if TYPE_CHECKING:
     from anymps.children._startup import begin, serve_sources, stand_aside
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_startup": "begin serve_sources stand_aside",
-            "_exit_watch": "ExitWatch",
-            "_parts": "CHILDREN_VARIABLE ChildParts ChildSettings Joined",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

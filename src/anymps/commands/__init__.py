@@ -32,11 +32,11 @@ _MODULES: Final = {
     "explain": "_explain",
     "fix": "_fix",
     "join": "_join",
-    "join-manifests": "_join_manifests",
     "kernels": "_kernels",
     "plan": "_plan",
     "report": "_report",
     "run": "_run",
+    "upgrade": "_upgrade",
     "verify": "_verify",
 }
 """The module of each command, which defines it under the command's own name."""

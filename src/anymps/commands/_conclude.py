@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from anymps._errors import RecordingError
 from anymps._text import plural
@@ -16,7 +16,6 @@ from anymps.commands._session import Conclusion
 from anymps.commands._show import say, show, show_summary
 from anymps.findings import Finding, Story, nothing_ran
 from anymps.record import Recording
-from anymps.report import Outputs
 
 
 def conclude(order: Conclusion, shown: bool) -> int:
@@ -26,6 +25,16 @@ def conclude(order: Conclusion, shown: bool) -> int:
     """
     if not shown and not order.recording.exists():
         return 0  # a notebook whose kernel has not begun
+    with whole_recording(order) as (recording, kept):
+        return _report(order, recording, kept) if shown else 0
+
+
+@contextmanager
+def whole_recording(order: Conclusion) -> Iterator[tuple[Recording, bool]]:
+    """The recording of a run with those of its children, and whether it is kept as that of the last run.
+
+    Raises RecordingError if it is of another run by now.
+    """
     with ExitStack() as stack:
         recording = stack.enter_context(Recording.open(order.recording))
         if order.process not in (0, recording.run.process):
@@ -36,18 +45,7 @@ def conclude(order: Conclusion, shown: bool) -> int:
                 say(line)
             if joined.recording is not None:
                 recording = stack.enter_context(joined.recording)
-        kept = order.passing and keep_as_last(order.recording)
-        if not shown:
-            return _last_pages(order, recording)
-        return _report(order, recording, kept)
-
-
-def _last_pages(order: Conclusion, recording: Recording) -> int:
-    """A page that says it is of a run that goes on must not stay."""
-    if order.asked.live and order.outputs.pages:
-        findings = Judge(order.place, order.asked).judge(recording).findings
-        Outputs(order.outputs.pages).write(Story.of(recording), findings, sys.stdout)
-    return 0
+        yield recording, order.passing and keep_as_last(order.recording)
 
 
 def _report(order: Conclusion, recording: Recording, kept: bool) -> int:

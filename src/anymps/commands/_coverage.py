@@ -1,4 +1,4 @@
-"""`anymps coverage`: what a torch release does with an operator on mps, or with all of them."""
+"""`anymps coverage`: what a torch release does with an operator on mps."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ from anymps.rules import (
     FIRST_RELEASE,
     LAST_RELEASE,
     Coverage,
-    Family,
     Kind,
-    Summary,
-    coverage_summary,
     find_operators,
     installed_torch,
     nearest_operators,
@@ -47,27 +44,22 @@ _KINDS = {
 
 
 @click.command(cls=Command, short_help="Show what torch does with an operator on mps.")
-@click.argument("operator", required=False)
+@click.argument("operator")
 @takes("coverage")
-def coverage(asked: CoverageSettings, operator: str | None) -> int:
-    """Show what torch does with an operator on mps. Without OPERATOR, count the operators that mps has.
+def coverage(asked: CoverageSettings, operator: str) -> int:
+    """Show what torch does with an operator on mps.
 
     Name an operator as you would write it: take, aten::take.out, torch.linalg.qr, or a pattern such as '*pool*'. The
     answer is read from the installed torch's files, without importing it.
     """
     release = _release(asked.release)
-    if operator is None:
-        summary = coverage_summary(release)
-        document: object = _summary_json(summary, release)
-        lines = _summary_lines(summary, release)
-    else:
-        names = find_operators(operator)
-        if not names:
-            raise UsageError(f"torch has no operator {operator!r}{_nearest(operator)} (anymps coverage --help)")
-        answers = [coverage_of(name, release) for name in names]
-        document = {"torch": _torch(release), "overloads": [_json(answer) for answer in answers]}
-        short = len(answers) > _MOST_IN_FULL
-        lines = _short_lines(answers, release) if short else _full_lines(answers, release)
+    names = find_operators(operator)
+    if not names:
+        raise UsageError(f"torch has no operator {operator!r}{_nearest(operator)} (anymps coverage --help)")
+    answers = [coverage_of(name, release) for name in names]
+    document = {"torch": _torch(release), "overloads": [_json(answer) for answer in answers]}
+    short = len(answers) > _MOST_IN_FULL
+    lines = _short_lines(answers, release) if short else _full_lines(answers, release)
     click.echo(json.dumps(document, indent=2) if asked.json else "\n".join(lines))
     return 0
 
@@ -102,9 +94,6 @@ def _torch(release: Release | None) -> str:
 
 def _words(release: Release) -> str:
     return f"{release[0]}.{release[1]}"
-
-
-# --- one operator
 
 
 def _full_lines(answers: Iterable[Coverage], release: Release | None) -> list[str]:
@@ -158,8 +147,6 @@ def _facts(answer: Coverage) -> list[tuple[str, str]]:
     ]
     if answer.widened:
         facts.append(("more dtypes", f"{', '.join(answer.widened)}: computed on MPS, not on the CPU"))
-    if answer.family is not None:
-        facts.append(("devices", _devices(answer)))
     if answer.wait is not None:
         condition = f", if {answer.wait.condition}" if answer.wait.condition else ""
         facts.append(("host waits", f"{answer.wait.what}{condition} ({answer.wait.source})"))
@@ -168,7 +155,7 @@ def _facts(answer: Coverage) -> list[tuple[str, str]]:
     if instead is not None:
         facts.append(("instead", f"write {instead.instead} for {instead.call}"))
     if not answer.details:
-        facts.append(("not known", "dtypes, device checks, waits and limits: known from torch 2.11 on"))
+        facts.append(("not known", "dtypes, waits and limits: known from torch 2.11 on"))
     return facts
 
 
@@ -191,18 +178,6 @@ def _by_text(answer: Coverage) -> dict[BackendText, list[str]]:
     return groups
 
 
-def _devices(answer: Coverage) -> str:
-    assert answer.family is not None
-    scalar = "; one 0-dim CPU tensor may be among them" if answer.scalar_on_cpu else ""
-    if answer.family is Family.NONE:
-        return f"no check: other devices are not an error{scalar}"
-    name = answer.family.name.lower().replace("_", " ")
-    sure = "" if answer.family_verified else "; which check comes first was not verified"
-    if answer.check is None:
-        return f"check `{name}`, its message depends on the arguments{scalar}{sure}"
-    return f"check `{name}`: a tensor on the CPU gets {answer.check.error}: {answer.check.text}{scalar}{sure}"
-
-
 def _json(answer: Coverage) -> dict[str, Any]:
     return {
         "operator": answer.operator,
@@ -213,15 +188,6 @@ def _json(answer: Coverage) -> dict[str, Any]:
         "since": None if answer.since is None else _words(answer.since),
         "refused_dtypes": [{"dtype": dtype, "error": said.error, "text": said.text} for dtype, said in answer.refused],
         "more_dtypes": answer.widened,
-        "device_check": None
-        if answer.family is None
-        else {
-            "family": answer.family.name.lower(),
-            "verified": answer.family_verified,
-            "error": answer.check.error if answer.check else None,
-            "text": answer.check.text if answer.check else None,
-            "cpu_scalar": answer.scalar_on_cpu,
-        },
         "wait": None
         if answer.wait is None
         else {
@@ -233,28 +199,4 @@ def _json(answer: Coverage) -> dict[str, Any]:
         "limits": [{"error": limit.error, "text": limit.text} for limit in answer.limits],
         "assumed": answer.assumed,
         "details_known": answer.details,
-    }
-
-
-# --- all of them
-
-
-def _summary_lines(summary: Summary, release: Release | None) -> list[str]:
-    lines = [f"overloads on mps in torch {_torch(release)}{' (installed)' if release is None else ''}"]
-    for kind, text in _KINDS.items():
-        lines += _wrapped(text, f"  {summary.counts[kind]:>5}  ", " " * 9)
-    lines += ["", "operators added, by release"]
-    for since, names in summary.came.items():
-        if since == FIRST_RELEASE:
-            lines.append(f"  {_words(since):<5} {len(names)} were there from the start")
-            continue
-        lines += _wrapped(" ".join(names), f"  {_words(since):<5} ", " " * 8)
-    return lines
-
-
-def _summary_json(summary: Summary, release: Release | None) -> dict[str, Any]:
-    return {
-        "torch": _torch(release),
-        "overloads": {kind.value: count for kind, count in summary.counts.items()},
-        "came": {_words(since): names for since, names in summary.came.items()},
     }

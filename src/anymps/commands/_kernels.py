@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import click
 
-from anymps._command_settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings, KernelsShowSettings
-from anymps._errors import KernelsError, UsageError
-from anymps._text import means_release
+from anymps._command_settings import KernelsAddSettings, KernelsListSettings
+from anymps._errors import UsageError
+from anymps._text import means_release, plural, size
 from anymps.cleanup import PrivateFolder
 from anymps.commands._help import Group
 from anymps.commands._options import takes
-from anymps.kernels import (
-    Metallib,
-    Signature,
-    StoredKernel,
-    add_kernels,
-    added_releases,
-    download,
-    dtypes_of,
-    families_of,
-    module_text,
-    open_kernels,
-    operator_of,
-    read_release,
-    read_signature,
-    remove_kernels,
-    wheel_digest,
-)
-from anymps.report import kernel_document, kernel_families, plural, rendered, size
-from anymps.rules import find_operators, installed_torch
+from anymps.kernels import add_kernels, added_release, download, open_kernels, read_release, wheel_digest
+from anymps.rules import installed_torch
 
 
 @click.group(
@@ -87,57 +67,17 @@ def add(asked: KernelsAddSettings, wheel: Path | None) -> int:
 @click.argument("pattern", required=False)
 @takes("kernels list")
 def list_(asked: KernelsListSettings, pattern: str | None) -> int:
-    """List the kernels that were added: those with PATTERN in their names, or that match it ('add_dense_*').
-
-    Without PATTERN, a terminal shows how many kernels begin with the same word, and --all their names. Elsewhere, as in
-    a pipe, all names are printed, one a line.
-    """
-    library, release = _opened(asked.release)
+    """List the kernels that were added: those with PATTERN in their names, or that match it ('add_dense_*')."""
+    release = added_release(asked.release or _installed())
+    library = open_kernels(release)
     wanted = "*" if pattern is None else pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
     names = sorted(name for name in library.kernels if fnmatchcase(name, wanted))
     if not names:
         raise UsageError(f"torch {release} has no Metal kernel {pattern!r}: it has {len(library.kernels):,} others")
     if asked.json:
         click.echo(json.dumps({"torch": release, "kernels": names}, indent=2))
-    elif pattern is None and not asked.all and sys.stdout.isatty():
-        click.echo(kernel_families(families_of(names), dtypes_of(names), release, sys.stdout))
     else:
         click.echo("\n".join(names))
-    return 0
-
-
-@kernels.command(short_help="Show a kernel's signature.")
-@click.argument("name")
-@takes("kernels show")
-def show(asked: KernelsShowSettings, name: str) -> int:
-    """Show how to call the kernel NAME: its buffers, what it requires of the launch, and the operator behind it."""
-    library, release = _opened(asked.release)
-    if name not in library.kernels:
-        near = sorted(other for other in library.kernels if name in other)[:3]
-        raise UsageError(
-            f"torch {release} has no Metal kernel {name!r}" + (f"; nearest: {', '.join(near)}" if near else "")
-        )
-    try:
-        text = module_text(library.bitcode(name), name)
-    except ValueError as error:
-        raise KernelsError(str(error)) from None
-    signature = read_signature(text)
-    operators = next(filter(None, map(find_operators, operator_of(name))), [])
-    kernel = library.kernels[name]
-    if asked.json:
-        click.echo(json.dumps(_json(kernel, signature, operators, release), indent=2))
-    else:
-        document = kernel_document(kernel, signature, operators, release, _threads(text))
-        click.echo("".join(rendered(document, "terminal", sys.stdout)), nl=False)
-    return 0
-
-
-@kernels.command(short_help="Delete kernels from the cache.")
-@takes("kernels remove")
-def remove(asked: KernelsRemoveSettings) -> int:
-    """Delete the kernels that were added."""
-    release = _meant(asked.release)
-    click.echo(f"removed the Metal kernels of torch {release}, {size(remove_kernels(release))}")
     return 0
 
 
@@ -149,41 +89,3 @@ def _whole(release: str, wheel: Path) -> str:
 
 def _installed() -> str:
     return str(installed_torch().version).partition("+")[0]
-
-
-def _meant(release: str | None) -> str:
-    """The release that is asked about: `2.15` means the newest added one of these."""
-    release = release or _installed()
-    return next((one for one in reversed(added_releases()) if means_release(release, one)), release)
-
-
-def _opened(release: str | None) -> tuple[Metallib, str]:
-    release = _meant(release)
-    try:
-        return open_kernels(release), release
-    except KernelsError as error:
-        others = [other for other in added_releases() if other != release]
-        if others and "have not been added" in str(error):
-            raise KernelsError(f"{error}; the cache has those of torch {', '.join(others)} (--torch)") from None
-        raise
-
-
-def _json(kernel: StoredKernel, signature: Signature, operators: list[str], release: str) -> dict[str, Any]:
-    return {
-        "torch": release,
-        "kernel": kernel.name,
-        "bytes": kernel.size,
-        "sha256": kernel.digest.hex(),
-        "operators": operators,
-        "buffers": [asdict(buffer) for buffer in signature.buffers],
-        "positions": [asdict(position) for position in signature.positions],
-    }
-
-
-def _threads(text: str) -> str:
-    """What the threads of a group need of each other."""
-    if "@air.wg.barrier" in text:
-        return "synchronised in a group, by barriers"
-    if "@air.simd" in text:
-        return "synchronised in SIMD groups"
-    return "independent"

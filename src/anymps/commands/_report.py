@@ -18,11 +18,13 @@ from anymps.commands._judge import Judge
 from anymps.commands._last_run import last_recording
 from anymps.commands._options import takes
 from anymps.commands._show import show
-from anymps.findings import Story
+from anymps.findings import Story, read_operations
 from anymps.report import STDOUT, Output, Outputs
 
 if TYPE_CHECKING:
     from anymps.record import Recording
+
+_LARGEST_LOG = 1 << 26  # characters
 
 
 @click.command(cls=Command, short_help="Show the full report of the last run, or of recordings.")
@@ -43,13 +45,28 @@ def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
     with opened_as_one(files) as recording:
         judge = Judge(_start(recording, asked.root), asked)
         selection = judge.judge(recording)
-        story = Story.of(recording)
+        story = Story.of(recording, _profile(asked.gpu_log) if asked.gpu_log is not None else "")
         if asked.form == FORMATS[0] and asked.output == STDOUT:
             # As wide as the terminal, and in colour there.
             show(story, selection.findings, sys.stdout, brief=not asked.verbose)
         else:
             outputs.write(story, selection.findings, sys.stdout)
         return judge.conclude(recording, selection)
+
+
+def _profile(log: Path) -> str:
+    """The text of a log with the table of torch's own profiler. Raises UsageError if there is none."""
+    try:
+        with log.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_LARGEST_LOG)
+    except OSError as error:
+        raise UsageError(f"{log} cannot be read: {error.strerror}") from error
+    if not read_operations(text):
+        raise UsageError(
+            f"{log} has no table of operations: run the script on a Mac with PYTORCH_MPS_LOG_PROFILE_INFO=16, and keep "
+            "what it prints on stderr"
+        )
+    return text
 
 
 def _start(recording: Recording, root: str | None) -> Path:

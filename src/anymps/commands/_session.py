@@ -21,7 +21,7 @@ from anymps.report import Outputs
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
-    from anymps.commands.live import Live, LivePage
+    from anymps.commands._live import Live
     from anymps.numerics import NumberCheck
 
 
@@ -54,7 +54,6 @@ class RunSession:
         self._commands: dict[bool, list[str]] = {}
         self._children = ChildParts()
         self._live: Live | None = None
-        self._page: LivePage | None = None
         self._numbers: NumberCheck | None = None
 
     def start(self, target: Target) -> None:
@@ -84,9 +83,11 @@ class RunSession:
             given, self._outputs, target.place, self._recording, self._recorded_by, self._children.folder, passing
         )
         # Now: afterwards the script may have changed all that makes them.
-        self._commands = {
-            shown: own_call("anymps.commands._conclude:conclude", order, shown) for shown in (True, False)
-        }
+        self._commands = {shown: self._conclusion(order, shown=shown) for shown in (True, False)}
+
+    def _conclusion(self, order: Conclusion, *, shown: bool) -> list[str]:
+        """The command of the process that does the rest."""
+        return own_call("anymps.commands._conclude:conclude", order, shown)
 
     def _place_in_scratch(self) -> Path:
         """A file where the system keeps temporary ones, as the last recording has no place."""
@@ -127,13 +128,10 @@ class RunSession:
 
             self._numbers = start_checking(which)
         if asked.live:
-            from anymps.commands.live import Live, LivePage
+            from anymps.commands._live import Live
 
             self._live = Live(capture, sys.stderr)
             self._live.start()
-            if self._outputs.pages:
-                self._page = LivePage(capture, place, self._outputs.pages, target.place, asked)
-                self._page.start()
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording, and have it shown; the exit status that the settings ask for, 0 for none."""
@@ -154,8 +152,6 @@ class RunSession:
     def _close(self, ending: dict[str, object]) -> None:
         if self._live is not None:
             self._live.stop()
-        if self._page is not None:
-            self._page.stop()
         if self._capture is not None:
             if self._numbers is not None:
                 from anymps.numerics import stop_checking

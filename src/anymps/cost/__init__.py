@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anymps.cost._clocks import Busy, StepBound
 from anymps.cost._coefficients import check_release, shipped
-from anymps.cost._for_mac import Ratio, compile_time, predict_operator, speed_ratio, walk_step
+from anymps.cost._for_mac import Ratio, compile_time, conflict_time, predict_operator, speed_ratio, walk_step
 from anymps.cost._predict import OperatorTime
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.cost._walk import Happening, WaitCost, WalkedStep

@@ -22,6 +22,9 @@ ERAS: Final = ((1, 13), (2, 5), (2, 10))
 OWN_KERNEL: Final = "own kernel of PyTorch"
 """The row of `change` factors of a class that PyTorch's own kernels work otherwise than MPSGraph."""
 
+NEURAL: Final = "half types, M5"
+"""The row of `dtype` factors of products that the neural accelerators of an M5's GPU compute."""
+
 
 @dataclass(frozen=True)
 class MatrixClass:
@@ -56,7 +59,8 @@ class TorchRelease(NamedTuple):
 class Coefficients:
     """All of them.
 
-    `change` is by class and by what `change_group` answers; `dtype` by `dtype_group`; the times are in microseconds on
+    `change` is by class and by what `change_group` answers; `dtype` by `dtype_group`, and with `neural_depth` for
+    NEURAL (`neural_share`); the times are in microseconds on
     an M1's CPU by era of torch: `host` is a dispatch through MPSGraph, `kernel_host`, the same in all eras, one of a
     Metal kernel of PyTorch's own; that of a view is the same for both. A `wait` takes as long in all eras, with factors
     for some chips. `rows` counts the timings that a class rests on, `chips` has those that it was timed on, and `wider`
@@ -72,6 +76,7 @@ class Coefficients:
     alpha: float
     change: dict[str, dict[str, float]]
     dtype: dict[str, float]
+    neural_depth: float
     host: dict[str, float]
     kernel_host: float
     view: dict[str, float]
@@ -102,6 +107,7 @@ def from_json(data: dict[str, Any]) -> Coefficients:
         alpha=data["common"]["alpha"],
         change=data["change"],
         dtype=data["dtype"],
+        neural_depth=data["common"]["neural_depth"],
         host=times["host"],
         kernel_host=data["common"]["kernel_host"],
         view=times["view"],
@@ -162,7 +168,7 @@ def dtype_group(mac: Mac, dtype: str) -> str | None:
     if dtype == "float32":
         return "float32, M5" if neural else None
     if dtype == "float16":
-        return "half types, M5" if neural else "float16"
+        return NEURAL if neural else "float16"
     if dtype == "bfloat16":
-        return "half types, M5" if neural else f"bfloat16, {mac.bfloat16}"
+        return NEURAL if neural else f"bfloat16, {mac.bfloat16}"
     raise CostError(f"anymps: no public timing of a product of {dtype} matrices on mps is known")

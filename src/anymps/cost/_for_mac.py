@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from anymps._errors import CostError
 from anymps.cost._coefficients import shipped, torch_release
-from anymps.cost._kernel import rates
-from anymps.cost._predict import OperatorTime, operator_time
+from anymps.cost._kernel import conflict_seconds, rates
+from anymps.cost._predict import OperatorTime, operator_time, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.cost._walk import Happening, WalkedStep, walked_step
 from anymps.mac import Mac
@@ -49,6 +50,18 @@ def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, busy: fl
     Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
     """
     return walked_step(happenings, mac, torch_release(torch), shipped(), busy)
+
+
+def conflict_time(call: OperatorCall, mac: Mac, torch: str) -> float:
+    """The seconds that an adding scatter takes at least, as its additions to one cache line wait for each other.
+
+    0 for a call of another kind, and where they do not wait. Its indices are taken to name all places alike.
+    """
+    release = torch_release(torch)
+    try:
+        return max((conflict_seconds(work, mac, release) for work in works_of(call, release.number)), default=0.0)
+    except CostError:
+        return 0.0
 
 
 def compile_time(graphs: int, mac: Mac) -> tuple[float, float, float]:

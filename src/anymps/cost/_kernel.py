@@ -7,6 +7,8 @@ The formulas take numbers or NumPy arrays alike: the fit evaluates all rows at o
     a group for each result compute = numbers * 740 / (P * min(1, groups / cores))
     both                    memory = Q / (B * bandwidth)
                             kernel = change * (compute^3 + memory^3)^(1/3) + 0.35 * launch
+    beyond the cache        at least Q / B; of a strided copy, a sector of 64 bytes for each number that is read
+    an adding scatter       at least 4.5 us * additions to a cache line, by MPSGraph on M1 and M2
 
 P is the peak float32 rate, B the bandwidth of the memory, F the operations, Q the bytes; `change` is what another
 release of torch or family of GPUs takes in place of 1.
@@ -19,7 +21,7 @@ from typing import Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost._classes import Work
-from anymps.cost._coefficients import OWN_KERNEL, Coefficients, TorchRelease, change_group, dtype_group
+from anymps.cost._coefficients import NEURAL, OWN_KERNEL, Coefficients, TorchRelease, change_group, dtype_group
 from anymps.cost._tensors import ITEM_SIZES
 from anymps.mac import Mac
 
@@ -31,6 +33,22 @@ GROUP_OPERATIONS: Final = 740
 
 The kernel works out where each number lies. Source: 1.9 ns a weight in the `clip_grad_norm_` of six public trainings on
 M4 and M4 Max with torch 2.12 to 2.14, alike on 10 and 40 cores, as one threadgroup runs on one core.
+"""
+
+CONFLICT: Final = 4.5e-6
+"""Seconds of an addition by MPSGraph's scatters to a cache line to which others are added, on M1 and M2.
+
+Source: 1e5 and 1e6 rows of 64 numbers onto 100 and 10 rows, M1 Pro (mlx issue 506): 4.5 and 5.9 us; 1e6 numbers onto 64
+and 1,024 rows, M1 Ultra (mlx-benchmark): 4.2 and 3.7 us. A million onto two places end in a time-out on an M2 Max
+(pytorch issue 111173). An M4 Pro (mlx-benchmark) has none of it, nor have PyTorch's own kernels, whose additions of
+float32 are the GPU's own (pytorch pull request 187109).
+"""
+
+SECTOR: Final = 64
+"""Bytes that pass the memory for a number that is read apart from its neighbours.
+
+Source: copies of weights of 64 to 512 channels with their axes reversed, on an M5 Pro (pytorch pull request 193167):
+28 MB, beyond the cache, take 1.7 ms; 68 bytes for each number are 0.93 of what its memory moves in that time.
 """
 
 TILE: Final = 64
@@ -62,6 +80,15 @@ def matrix_compute(
     """Seconds of arithmetic of a product of matrices; `peak` in FLOP/s with the class's and the dtype's share."""
     used: float = tile_use**alpha
     return operations * padding / (peak * depth_use * used)
+
+
+def neural_share(factor: float, depth: float, k: float) -> float:
+    """How many times as fast as its ALUs an M5 multiplies half types, which its neural accelerators do for deep sums.
+
+    At an inner size of `depth` they reach half of `factor`.
+    """
+    share: float = (1.0 + (factor * k / (k + depth)) ** 3) ** (1 / 3)
+    return share
 
 
 def kernel_seconds(compute: float, memory: float, change: float, launch: float) -> float:
@@ -97,6 +124,25 @@ def change_of(work: Work, mac: Mac, release: TorchRelease) -> str | None:
     return change_group(mac, release)
 
 
+def conflict_seconds(work: Work, mac: Mac, release: TorchRelease) -> float:
+    """What the additions to one cache line take, one after the other; 0 where they do not wait for each other."""
+    own = work.own_since is not None and work.own_since <= release.number
+    return 0.0 if own or mac.metal_family not in ("apple7", "apple8") else work.conflicts * CONFLICT
+
+
+def least_seconds(work: Work, mac: Mac, release: TorchRelease) -> float:
+    """What a kernel takes at least, however well it does otherwise.
+
+    What does not fit into the cache passes the memory, and there a number that is read by itself takes a whole sector.
+    """
+    passing = float(work.size)
+    if passing <= mac.system_cache_mib * 1024**2:
+        passing = 0.0
+    elif work.kind == "strided_copy":
+        passing *= (1 + SECTOR / ITEM_SIZES[work.dtype]) / 2
+    return max(passing / mac.memory_bandwidth, conflict_seconds(work, mac, release))
+
+
 def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> Kernel:
     """The time of a kernel. Raises CostError where the Mac's rates, or those of the dtype, are not known."""
     peak, _ = rates(mac)
@@ -106,7 +152,9 @@ def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coeff
     if work.kind in coefficients.matrix:
         row = coefficients.matrix[work.kind]
         factor = dtype_group(mac, work.dtype)
-        share = row.peak * (coefficients.dtype[factor] if factor else 1.0)
+        share = coefficients.dtype[factor] if factor else 1.0
+        if factor == NEURAL:
+            share = neural_share(share, coefficients.neural_depth, work.k)
         if not work.operations:
             return Kernel(kernel_seconds(0.0, 0.0, change, launch), 0.0, 0.0)
         pieces = tiles(work, release)
@@ -116,7 +164,7 @@ def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coeff
             work.k / (work.k + row.depth),
             pieces / (pieces + row.tiles * mac.gpu_cores),
             coefficients.alpha,
-            peak * share,
+            peak * row.peak * share,
         )
         bandwidth = row.bandwidth
     else:
@@ -127,7 +175,6 @@ def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coeff
             compute = numbers * GROUP_OPERATIONS / (peak * min(1.0, work.groups / mac.gpu_cores))
         bandwidth = other.bandwidth
     memory = work.size / (mac.memory_bandwidth * bandwidth)
-    # What does not fit into the cache passes the memory: no class makes it quicker than that.
-    cached = work.size <= mac.system_cache_mib * 1024**2
-    least = 0.0 if cached else work.size / mac.memory_bandwidth
-    return Kernel(max(kernel_seconds(compute, memory, change, launch), least), compute, memory)
+    least = least_seconds(work, mac, release)
+    seconds = max(kernel_seconds(compute, memory, change, launch), least)
+    return Kernel(seconds, max(compute, conflict_seconds(work, mac, release)), memory)

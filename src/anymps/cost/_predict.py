@@ -10,7 +10,7 @@ from typing import Final, Literal
 from anymps._errors import CostError
 from anymps.cost._by_release import PYTHON_RUNS, works_by_release
 from anymps.cost._classes import VIEWS, Work, operands, plain_works
-from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group
+from anymps.cost._coefficients import Coefficients, TorchRelease
 from anymps.cost._kernel import LAUNCH_SHARE, kernel_time, rates
 from anymps.cost._matrix import matrix_work
 from anymps.cost._tensors import OperatorCall, read_tensor
@@ -20,8 +20,6 @@ from anymps.rules import NEWEST, has_metal_kernel, metal_kernel_since
 Bound = Literal["nothing", "launch", "compute", "bandwidth"]
 """What decides the time of a call."""
 
-_WIDER_FOR_M5: Final = 0.3  # in logarithms: half types on M5, which one machine was timed with; judgement
-
 # Classes whose own kernels take another way than MPSGraph's; in all others both are bound by the memory alike.
 _OTHERWISE: Final = frozenset(
     {
@@ -30,8 +28,9 @@ _OTHERWISE: Final = frozenset(
         "median", "grid_sample",
     }
 )  # fmt: skip
-# Own kernels that became several times as fast: pytorch pull requests 158064 (index), 185750 (index_copy).
-_REWRITTEN: Final = {"index": (2, 9), "index_put": (2, 9), "_index_put_impl": (2, 9), "index_copy": (2, 13)}
+# Own kernels that became several times as fast. Indexing takes half of a GPU core's time with torch 2.8 (mlx-benchmark,
+# M1 Ultra) of what it takes with 2.2 to 2.6 on any chip; pull request 185750 of pytorch (index_copy).
+_REWRITTEN: Final = {"index": (2, 8), "index_put": (2, 8), "_index_put_impl": (2, 8), "index_copy": (2, 13)}
 
 QUICK_WAITS: Final = 4
 """The first generation of chips on which a wait is quicker: with torch 2.9 the same script waits a third as long on an
@@ -55,6 +54,10 @@ TRANSFER: Final = 20e-6
 pull request 182749), which is what a wait takes there. Kornia's benchmark of an M1 and an M4 leaves up to 60 us for a
 copy beside its wait, 20 in the middle."""
 _MEMCPY: Final = 50e9  # bytes a second: a memcpy on one core reaches 40 to 75 GB/s
+_SMALL: Final = 1024**2
+_LARGE_COPY: Final = 7e9
+"""Bytes a second of a copy beyond `_SMALL`: as fast as tensors from a file in the cache are copied to the mps device of
+an M5 Pro, 2 GB of them (safetensors pull request 756)."""
 
 _TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
 
@@ -130,9 +133,7 @@ def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficie
     if longest.seconds < 2 * launch:
         bound = "launch"
     group = "below 1 ms" if device < 1e-3 else "1 ms and above"
-    low, high = widened(
-        coefficients.intervals[group], width(coefficients.wider[kind.kind], kind.kind, call, mac, coefficients)
-    )
+    low, high = widened(coefficients.intervals[group], coefficients.wider[kind.kind])
     rows = coefficients.rows[kind.kind]
     return OperatorTime(device, device * low, device * high, host, kind.kind, bound, rows)
 
@@ -177,7 +178,7 @@ def wait_seconds(mac: Mac, coefficients: Coefficients) -> float:
 
 def transfer_seconds(size: int) -> float:
     """What a copy of so many bytes between CPU and mps takes, beside the wait of a blocking one."""
-    return TRANSFER + size / _MEMCPY
+    return TRANSFER + min(size, _SMALL) / _MEMCPY + max(0, size - _SMALL) / _LARGE_COPY
 
 
 def moved_bytes(call: OperatorCall) -> int:
@@ -187,14 +188,6 @@ def moved_bytes(call: OperatorCall) -> int:
     tensors = [read_tensor(text) for text in (*call.inputs, *call.outputs)]
     places = {tensor.on_cpu for tensor in tensors}
     return max(tensor.size for tensor in tensors) if places == {True, False} else 0
-
-
-def width(known: float, kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
-    """What widens an interval, in logarithms: what is `known` of the class, and half types on an M5."""
-    squares = known**2
-    if kind in coefficients.matrix and dtype_group(mac, read_tensor(call.inputs[0]).dtype) == "half types, M5":
-        squares += _WIDER_FOR_M5**2
-    return math.sqrt(squares)
 
 
 def step_interval(gpu: float, waits: float, extra: float, coefficients: Coefficients) -> tuple[float, float]:

@@ -44,6 +44,8 @@ class Tensor(NamedTuple):
 _VALUES_AND_PLACES = frozenset({"values", "values_stable", "dim_values", "dim_max", "dim_min"})
 """Overloads of `sort`, `topk`, `median`, `max` and `min` that write to two tensors, numbers and their places."""
 
+_WORDS: Final = ("transposed", "blit", "strided")
+
 
 @dataclass(frozen=True)
 class OperatorCall:
@@ -52,7 +54,7 @@ class OperatorCall:
     `operator` is a name with or without overload (`aten::add.Tensor`); `inputs` and `outputs` are tensors as text, in
     the order of the operator's schema, as `Signature` has them. Facts that a recording lacks may be added: `axis`, the
     axis that is reduced, sorted or normalised (negative: from the end), and `transposed`, whether an input is a
-    transposed view. `blit` is a copy by the blit encoder.
+    transposed view. `blit` is a copy by the blit encoder, `strided` one that takes each number from another row.
     """
 
     operator: str
@@ -61,6 +63,7 @@ class OperatorCall:
     axis: int | None = None
     transposed: bool = False
     blit: bool = False
+    strided: bool = False
 
     @classmethod
     def parse(cls, text: str) -> OperatorCall:
@@ -76,16 +79,16 @@ class OperatorCall:
         for word in words:
             if word.startswith("axis="):
                 axis = _axis(word.removeprefix("axis="))
-            elif word not in ("transposed", "blit"):
+            elif word not in _WORDS:
                 raise CostError(f"anymps: not a property of a call: {word!r}")
         inputs, outputs = (tuple(_LISTED.findall(part)) for part in (match[2], match[3]))
-        return cls(match[1], inputs, outputs, axis, "transposed" in words, "blit" in words)
+        return cls(match[1], inputs, outputs, axis, **{word: word in words for word in _WORDS})
 
     @property
     def text(self) -> str:
         """The call as `parse` reads it, and as the files of timings have it."""
         words = [f"axis={self.axis}"] if self.axis is not None else []
-        words += [word for word in ("transposed", "blit") if getattr(self, word)]
+        words += [word for word in _WORDS if getattr(self, word)]
         text = f"{self.operator}({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})"
         return f"{text} {{{' '.join(words)}}}" if words else text
 

@@ -35,7 +35,6 @@ from anymps.cost._predict import (
     transfer_seconds,
     wait_seconds,
     widened,
-    width,
     works_of,
 )
 from anymps.cost._tensors import OperatorCall
@@ -382,8 +381,6 @@ class _Book:
             return error.reason
         if not time.device:
             return time, 0.0, 0.0
-        about = time.kind, call, self._mac, self._coefficients
         of_time, of_ratio = (known[time.kind] for known in (self._coefficients.wider, self._coefficients.between))
         new = self._mac.chip not in self._coefficients.chips[time.kind]
-        of_time = math.hypot(of_time, self._coefficients.new_chip if new else 0.0)
-        return time, width(of_time, *about), width(of_ratio, *about)
+        return time, math.hypot(of_time, self._coefficients.new_chip if new else 0.0), of_ratio

@@ -30,7 +30,7 @@ from anymps.device._rule_tables import machine, rule_tables
 from anymps.device._start_method import SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import check_supported, installed_torch
-from anymps.rules.faults import hazard_table, hazards, hazards_with_kernels
+from anymps.rules.faults import elsewhere, hazard_table, hazards, hazards_with_kernels
 
 if TYPE_CHECKING:
     import torch
@@ -112,7 +112,7 @@ def native() -> NativeCore:
             if _native is None:
                 core = _load_core()
                 core.configure(rule_tables(check_supported(_state.torch)))
-                core.set_hazards(hazard_table(_hazards))
+                core.set_hazards(hazard_table((*_hazards, *elsewhere(_hazards))))
                 _native = core
     return _native
 
@@ -177,11 +177,14 @@ def known_hazards() -> tuple[Hazard, ...]:
 
 
 def enforce_hazards(known: tuple[Hazard, ...]) -> None:
-    """Put these known bugs in force, and no others: the virtual device notes calls that meet them."""
+    """Put these known bugs in force, and no others: the virtual device notes calls that meet them.
+
+    It notes calls that meet one of another release, macOS or GPU as well, under another name.
+    """
     global _hazards
     _hazards = known
     if _native is not None:
-        _native.set_hazards(hazard_table(known))
+        _native.set_hazards(hazard_table((*known, *elsewhere(known))))
 
 
 def enable(

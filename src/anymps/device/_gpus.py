@@ -1,8 +1,8 @@
 """Which NVIDIA GPU computes for this process, or why none can, and its accuracy: for the substrate `cuda`.
 
 Every question to the machine goes through `look_for_gpus`, which tests replace; it asks NVIDIA's driver through its
-libraries alone: no context is created and no memory is used. Functions and numbers are those of CUDA's driver API
-(cuda.h) and of NVML (nvml.h), as NVIDIA documents them.
+library alone: no context is created and no memory is used. Functions and numbers are those of CUDA's driver API
+(cuda.h), as NVIDIA documents them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ctypes
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,9 +27,6 @@ PLAYED_VARIABLE: Final = "ANYMPS_GPU"
 """For tests. `cpu`: the CPU plays the GPU; `host_fallback`: and computes every call on copies, as what no GPU can."""
 
 _PLAYED: Final = {"cpu": -1, "host_fallback": -2}  # as `choose_substrate` of the native core has it
-_LEAST: Final = 1 << 30
-"""Bytes without which nothing can be begun: CUDA and its libraries take half of it for themselves."""
-
 _LAUNCHED: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "RANK")
 _NEEDS: Final = "the cuda substrate needs"
 
@@ -54,14 +50,12 @@ _SETTINGS: Final = (
 class Gpu:
     """An NVIDIA GPU: its number as CUDA counts here, its name, and its memory in bytes.
 
-    `free` is what no process has taken, None where NVML does not tell (without it, or for a part of a GPU).
     `capability` is the version of its instructions, such as (9, 0).
     """
 
     number: int
     name: str
     total: int
-    free: int | None
     capability: tuple[int, int]
 
 
@@ -153,11 +147,6 @@ def why_not_gpu(found: Gpus, gpu: Gpu) -> Lack | None:
             f"install a torch that has them (this one has those for {', '.join(found.architectures)}), or choose "
             "another GPU with CUDA_VISIBLE_DEVICES",
         )
-    if gpu.free is not None and gpu.free < _LEAST:
-        return Lack(
-            f"{_named(gpu)} is full, as other processes have {_gib(gpu.total - gpu.free)} of {_gib(gpu.total)} GiB",
-            "end them (nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
-        )
     return None
 
 
@@ -193,7 +182,7 @@ def take_gpu() -> Gpu:
     """The GPU of this process. Raises EnableError, in one line that says what to do, where it cannot be had."""
     played = _PLAYED.get(os.environ.get(PLAYED_VARIABLE, ""))
     if played is not None:
-        return Gpu(played, "played by the CPU", 1 << 50, None, (0, 0))
+        return Gpu(played, "played by the CPU", 1 << 50, (0, 0))
     found = look_for_gpus()
     why = why_no_gpu(found)
     if why is None:
@@ -207,12 +196,10 @@ def take_gpu() -> Gpu:
 
 def too_small(gpu: Gpu, mac_bytes: int) -> str:
     """A warning, in one line, if the GPU may be full before the Mac is; else empty."""
-    available = gpu.total if gpu.free is None else gpu.free
-    if available >= mac_bytes:
+    if gpu.total >= mac_bytes:
         return ""
-    what = "has" if available == gpu.total else "has free"
     return (
-        f"{_named(gpu)} {what} {_gib(available)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: if the GPU is full "
+        f"{_named(gpu)} has {_gib(gpu.total)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: if the GPU is full "
         "before the Mac is, the error says so"
     )
 
@@ -297,24 +284,20 @@ def ask_driver() -> Driver | None:
         return Driver(serves, error=_error(cuda, status))
     count = ctypes.c_int()
     cuda.cuDeviceGetCount(ctypes.byref(count))
-    nvml = _Nvml()
-    return Driver(serves, tuple(_gpu(cuda, nvml, number) for number in range(count.value)))
+    return Driver(serves, tuple(_gpu(cuda, number) for number in range(count.value)))
 
 
-def _gpu(cuda: Any, nvml: _Nvml, number: int) -> Gpu:
-    gpu, total = ctypes.c_int(), ctypes.c_size_t()
-    name, bus = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+def _gpu(cuda: Any, number: int) -> Gpu:
+    gpu, total, name = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(256)
     cuda.cuDeviceGet(ctypes.byref(gpu), number)
     cuda.cuDeviceGetName(name, len(name), gpu)
     cuda.cuDeviceTotalMem_v2(ctypes.byref(total), gpu)
-    cuda.cuDeviceGetPCIBusId(bus, len(bus), gpu)
     capability = []
     for attribute in (_MAJOR, _MINOR):
         value = ctypes.c_int()
         cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, gpu)
         capability.append(value.value)
-    free = nvml.free(bus.value, total.value)
-    return Gpu(number, name.value.decode(errors="replace"), total.value, free, (capability[0], capability[1]))
+    return Gpu(number, name.value.decode(errors="replace"), total.value, (capability[0], capability[1]))
 
 
 def _error(cuda: Any, status: int) -> str:
@@ -322,31 +305,3 @@ def _error(cuda: Any, status: int) -> str:
     if cuda.cuGetErrorString(status, ctypes.byref(said)) or not said.value:
         return f"error {status}"
     return f"error {status}, {said.value.decode(errors='replace')}"
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
-
-
-class _Nvml:
-    """NVML tells how much is free without a context, which would itself take memory."""
-
-    def __init__(self) -> None:
-        self._library: Any = None
-        with suppress(OSError, AttributeError):
-            library: Any = ctypes.CDLL("libnvidia-ml.so.1")
-            if library.nvmlInit_v2() == 0:
-                self._library = library
-
-    def free(self, bus: bytes, total: int) -> int | None:
-        """Free bytes of the GPU at this place of the PCI bus; None if it has another size than CUDA says."""
-        if self._library is None:
-            return None
-        gpu, memory = ctypes.c_void_p(), _Memory()
-        if self._library.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(gpu)):
-            return None
-        if self._library.nvmlDeviceGetMemoryInfo(gpu, ctypes.byref(memory)):
-            return None
-        # A part of a GPU (MIG) lies at the same place. The driver keeps a little of a whole one for itself.
-        same = abs(memory.total - total) < total // 10
-        return int(memory.free) if same else None

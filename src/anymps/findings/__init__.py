@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.findings._judgement import Judgement, Outcome, unused
+    from anymps.findings._gpu_profile import GpuProfile, read_operations
+    from anymps.findings._judgement import Judgement, Outcome
     from anymps.findings._model import Example, Finding, Rule, numbered
     from anymps.findings._registry import RULES, find, is_refusal, nearest_rule
     from anymps.findings._selection import Selection, read_baseline, roots, select, write_baseline
@@ -16,21 +17,7 @@ if TYPE_CHECKING:
     from anymps.findings._story import Story
     from anymps.findings._wait_places import WaitPlace
     from anymps.findings.advice import equivalent
-    from anymps.findings.rules import NOTHING_RAN, nothing_ran
+    from anymps.findings.rules import NOTHING_RAN, fault_of_mark, faults_met, nothing_ran
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_judgement": "Judgement Outcome unused",
-            "_model": "Example Finding Rule numbered",
-            "_registry": "RULES find is_refusal nearest_rule",
-            "_selection": "Selection read_baseline roots select write_baseline",
-            "_settings": "FAIL_ON Settings parse_fail_on read_settings",
-            "_severity": "Severity",
-            "_story": "Story",
-            "_wait_places": "WaitPlace",
-            "advice": "equivalent",
-            "rules": "NOTHING_RAN nothing_ran",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from anymps.findings._gpu_profile import GpuProfile, gpu_profile, read_operations
 from anymps.findings._judgement import Judgement, how_it_ended, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding
 from anymps.findings._prices import SeldomStep, seldom_steps, step_on_mac
 from anymps.findings._registry import notes
-from anymps.findings._wait_places import Ahead, WaitPlace, ahead, needless_places, wait_places, waits_at
+from anymps.findings._wait_places import WaitPlace, needless_places, wait_places, waits_at
 from anymps.findings.rules import growth_per_step
 from anymps.forecast import Forecast, loop_forecasts, try_forecast, why_no_forecast
 from anymps.record import (
@@ -27,7 +28,7 @@ from anymps.record import (
     Signature,
     Site,
     Step,
-    StepQueues,
+    StepQueue,
     StepSum,
     StepTable,
 )
@@ -50,7 +51,7 @@ class Story:
     `facts` are those of `run` as the recording holds them, for programs. `unused`: nothing reached mps. `waits`
     are the places where the host waited, and `wait_calls` the single calls. `forecast` is the typical step on the
     recording's Mac, or `no_forecast` why there is none; `on_mac` is the same for a training whose time is told.
-    `loop_forecasts` has a step of each of several loops.
+    `loop_forecasts` has a step of each of several loops. `gpu_profile` is what torch's own profiler measured on a Mac.
     """
 
     run: Meta
@@ -65,7 +66,7 @@ class Story:
     trains: bool
     step_table: StepTable
     step_sums: tuple[StepSum, ...]
-    queues: StepQueues | None
+    queues: tuple[StepQueue, ...]
     operators: tuple[OperatorUse, ...]
     lines: tuple[Line, ...]
     processes: LinesByProcess
@@ -85,10 +86,14 @@ class Story:
     growth_per_step: float
     notes: tuple[str, ...]
     calls: Calls
+    gpu_profile: GpuProfile | None = None
 
     @classmethod
-    def of(cls, recording: Recording) -> Story:
-        """Work it out. Raises RecordingError if the recording is damaged."""
+    def of(cls, recording: Recording, gpu_log: str = "") -> Story:
+        """Work it out, with the log of torch's own profiler if there is one.
+
+        Raises RecordingError if the recording is damaged.
+        """
         step = recording.typical_step()
         return cls(
             run=recording.run,
@@ -103,7 +108,7 @@ class Story:
             trains=recording.trains,
             step_table=recording.step_table(),
             step_sums=recording.step_sums(),
-            queues=recording.step_queues(step) if step is not None else None,
+            queues=recording.step_queues(step) if step is not None else (),
             operators=recording.operators(),
             lines=recording.lines(),
             processes=recording.lines_by_process,
@@ -123,6 +128,7 @@ class Story:
             growth_per_step=growth_per_step(recording),
             notes=tuple(notes(recording)),
             calls=Calls(recording.calls_in_brief, recording.signature, recording.module, recording.site),
+            gpu_profile=gpu_profile(recording, read_operations(gpu_log)) if gpu_log else None,
         )
 
     @property
@@ -150,8 +156,4 @@ class Story:
 
     def in_typical(self, places: Iterable[WaitPlace]) -> int:
         """How many waits of the typical step are at these places."""
-        return waits_at(places, self.queues) if self.queues is not None else 0
-
-    def ahead(self, hurting: Iterable[WaitPlace]) -> Ahead | None:
-        """How far ahead the host gets; None without a typical step, or if nothing hurts in it."""
-        return ahead(self.queues, hurting) if self.queues is not None else None
+        return waits_at(places, self.queues)

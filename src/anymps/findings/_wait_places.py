@@ -16,7 +16,7 @@ from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import cost_in, steps_on_mac
 from anymps.findings.advice import reads_action
 from anymps.forecast import Forecast, WaitingLine
-from anymps.record import Phase, Recording, Site, StepQueues, Wait, WaitQueue
+from anymps.record import Phase, Recording, Site, StepQueue, Wait, WaitQueue
 
 HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
 """Kinds of wait that hurt in every step. A copy to the device is how the batch gets there."""
@@ -72,18 +72,6 @@ class WaitPlace:
         return sum(share * low for share, (low, _) in costs), sum(share * high for share, (_, high) in costs)
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """How many kernels the host can be ahead of the device in the typical step, as it is and `without` what hurts.
-
-    `whole`: without what hurts the step holds no wait, and the host may be further ahead than one step.
-    """
-
-    now: int
-    without: int
-    whole: bool
-
-
 def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
     """Lines where the host waited: those that hurt first, the costliest before the others, then those that belong."""
     routine = _routine(recording)
@@ -112,17 +100,6 @@ def _on_mac(steps: list[Forecast], queues: list[WaitQueue], *, hurts: bool) -> t
     return cost_in(steps, places, sum(queue.per_step for queue in queues))
 
 
-def ahead(queues: StepQueues, hurting: Iterable[WaitPlace]) -> Ahead | None:
-    """How far ahead the host gets in a step; None if nothing hurts in it."""
-    hurts = {kind_at(queue.site, queue.wait) for place in hurting for queue in place.queues}
-    kept = [kind_at(wait.site, wait.wait) not in hurts for wait in queues.waits]
-    if all(kept):
-        return None
-    counts = [wait.operators for wait in queues.waits]
-    every = [True] * len(kept)
-    return Ahead(_longest(counts, every, queues.left), _longest(counts, kept, queues.left), whole=not any(kept))
-
-
 def needless_places(places: Iterable[WaitPlace], findings: Iterable[Finding]) -> list[WaitPlace]:
     """Those whose waits the program could do without: by what they are, or by a finding about copies to the device."""
     serious = [finding for finding in findings if finding.severity is not Severity.INFO]
@@ -141,21 +118,10 @@ def needless_places(places: Iterable[WaitPlace], findings: Iterable[Finding]) ->
     ]
 
 
-def waits_at(places: Iterable[WaitPlace], queues: StepQueues) -> int:
+def waits_at(places: Iterable[WaitPlace], queues: Iterable[StepQueue]) -> int:
     """How many waits of a step are at these places."""
     kinds = {kind_at(queue.site, queue.wait) for place in places for queue in place.queues}
-    return sum(kind_at(wait.site, wait.wait) in kinds for wait in queues.waits)
-
-
-def _longest(counts: list[int], kept: list[bool], left: int) -> int:
-    """The most kernels between two waits that are kept; what is left after the last one waits in the next step."""
-    runs = [0]
-    for count, stays in zip(counts, kept, strict=True):
-        runs[-1] += count
-        if stays:
-            runs.append(0)
-    runs[-1] += left
-    return max([runs[0] + runs[-1], *runs[1:-1]] if len(runs) > 1 else runs)
+    return sum(kind_at(wait.site, wait.wait) in kinds for wait in queues)
 
 
 def _routine(recording: Recording) -> set[tuple[str, int, Wait]]:

@@ -13,14 +13,11 @@ from typing import Final, cast
 from anymps._errors import CostError
 from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WaitCost, WalkedStep, walk_step
-from anymps.forecast._happenings import Speeds, WaitingLine, happenings
+from anymps.forecast._happenings import WaitingLine, happenings, speeds_of
 from anymps.mac import Mac
 from anymps.record import Phase, Recording, Step, StepSum
 
-_SPEED_HERE: Final = 0.65
-"""Of a core of the machine that a virtual device ran on, an M1's being 1, where a recording does not say. Judgement."""
-
-_BUSY: Final = 0.05
+BUSY: Final = 0.05
 """From this share of a step's time on, a report says that the machine was busy: less hardly moves the interval."""
 
 _MOST_NAMED: Final = 3
@@ -101,7 +98,7 @@ class Forecast:
         """` This machine was busy: ...`, with the share of time that is subtracted; empty where it hardly was."""
         shares = dict(self.time.shares)
         host = fsum(shares.get(what, 0.0) for what in ("host code", "loading", "CPU fallback"))
-        if self.busy * host < _BUSY * fsum(shares.values()) or not host:
+        if self.busy * host < BUSY * fsum(shares.values()) or not host:
             return ""
         return (
             f" This machine was busy: for {percent(self.busy)} of the time in its own code, the program waited "
@@ -212,7 +209,7 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, typical: Step |
     step = typical or recording.typical_step()
     if step is None:
         raise CostError("anymps: no time can be predicted: the recording holds no complete step")
-    speeds = _speeds(recording, named)
+    speeds = speeds_of(recording)
     found, busy = happenings(recording, step, speeds)
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
@@ -255,15 +252,6 @@ def _on_cpu(recording: Recording, typical: Step, mac: Mac, speed: float) -> floa
     alike = {(step.waits, step.on_cpu) for step in steps if step.step == typical.step}
     spans = [step.duration_ns for step in steps[1:] if (step.waits, step.on_cpu) in alike]
     return 1e-9 * min(spans) * speed / mac.cpu_speed if spans else None
-
-
-def _speeds(recording: Recording, named: Mac | None) -> Speeds:
-    """Those of the machine that made the recording; one of an earlier version holds one for both."""
-    if recording.run.on_mac:
-        speed = (named.cpu_speed if named is not None else None) or 1.0
-        return Speeds(speed, speed)
-    code = recording.run.core_speed or _SPEED_HERE
-    return Speeds(code, recording.run.compute_speed or code)
 
 
 def _missing(time: WalkedStep) -> str:

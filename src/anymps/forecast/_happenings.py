@@ -43,12 +43,26 @@ _ENTRIES: Final = (
 
 
 class Speeds(NamedTuple):
-    """Of a core of the recording machine, that of an M1 being 1. With 0 the recording's times mean nothing."""
+    """Of a core of the recording machine, that of an M1 being 1."""
 
     code: float
     """At which it runs the program's own code."""
     compute: float
     """At which it computes what falls back to it."""
+
+
+_SPEED_HERE: Final = 0.65
+"""Of a core of the machine that a virtual device ran on, an M1's being 1, where a recording does not say. Judgement."""
+
+
+def speeds_of(recording: Recording) -> Speeds:
+    """Those of the machine that made the recording; one of an earlier version holds one for both."""
+    if recording.run.on_mac:
+        known = recording.run.known_mac
+        speed = (known.cpu_speed if known is not None else None) or 1.0
+        return Speeds(speed, speed)
+    code = recording.run.core_speed or _SPEED_HERE
+    return Speeds(code, recording.run.compute_speed or code)
 
 
 class Look(NamedTuple):
@@ -73,7 +87,7 @@ class Looks:
 
     def __init__(self, recorded: Sequence[Sequence[Any]], speeds: Speeds) -> None:
         """`speeds` are those of the whole run, for steps in which there is no look."""
-        self._rows = recorded if speeds.code else ()
+        self._rows = recorded
         self._begins = [row[0] for row in self._rows]
         self._speeds = speeds
 
@@ -104,17 +118,21 @@ class WaitingLine(NamedTuple):
 
 @dataclass(frozen=True)
 class StepWork:
-    """What the typical step of a recording does, without the times of the machine that recorded it.
+    """What the typical step of a run on shapes does, with the time of the program's own code.
 
-    `batches` is how many batches its data loaders make in it.
+    `batches` is how many batches its data loaders make in it, `busy` as in `StepSeen`.
     """
 
     happenings: tuple[Happening, ...]
     batches: int
+    busy: float = 0.0
 
 
 def step_work(recording: Recording) -> StepWork | None:
-    """The work of a plan's typical step; None without a complete step. Loading and the program's own code take no time.
+    """The work of a plan's typical step; None without a complete step.
+
+    The program's own code counts as in `forecast`; loading takes no time, and what falls back to the CPU was computed
+    on shapes, so its time is predicted.
 
     A plan has few steps, and what a script does every so many, as a log or a validation, is in one of the first. So of
     an even number the one with fewer calls counts. Of steps with as many calls it is the one with the largest tensors:
@@ -132,7 +150,10 @@ def step_work(recording: Recording) -> StepWork | None:
         f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
     )
     ((batches,),) = recording.stream(query)
-    return StepWork(tuple(happenings(recording, step, Speeds(0.0, 0.0)).happenings), batches)
+    seen = happenings(recording, step, speeds_of(recording))
+    if len(complete) == 1:  # it has in it what came before the loop, such as imports
+        seen = StepSeen([one._replace(host_code=0.0) for one in seen.happenings], 0.0)
+    return StepWork(tuple(one._replace(work=None) for one in seen.happenings), batches, seen.busy)
 
 
 def _calls_and_sizes(recording: Recording) -> tuple[Counter[int], Counter[int]]:
@@ -169,10 +190,7 @@ class StepSeen(NamedTuple):
 
 
 def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
-    """What happens in a complete step. `speeds` are those of the recording machine.
-
-    With speeds of 0, as of a run on shapes, the times are left out.
-    """
+    """What happens in a complete step. `speeds` are those of the recording machine."""
     looks = Looks(recording.run.looks, speeds)
     chosen = {each_step.step: each_step for each_step in (step, *_others(recording, step, speeds, looks))}
     listed = ", ".join(map(str, sorted(chosen)))
@@ -187,8 +205,6 @@ def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
 
 def _others(recording: Recording, step: Step, speeds: Speeds, looks: Looks) -> list[Step]:
     """The steps near one, without the run's first, whose times count too; those first that were looked at."""
-    if not speeds.code:
-        return []
     steps = [each_step for each_step in recording.steps() if each_step.complete]
     at = [each_step.step for each_step in steps].index(step.step)
     near = sorted(range(len(steps) > 1, len(steps)), key=lambda of: (not looks.ended(steps[of]), abs(of - at)))
@@ -265,7 +281,7 @@ class _Reader:
             place = self._place(site, wait) if wait else None
             if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
                 nested = end
-                work = self._computed(length) * worked if speed else None
+                work = self._computed(length) * worked
                 found.append(Happening("fallback", call, code, work, moved, bool(wait), part, place))
             else:
                 kept = Happening("kernel", call, code, None, moved, bool(wait), part, place)
@@ -321,13 +337,15 @@ def _ran(gap: int, length: int, delayed: int) -> tuple[float, float]:
 def call_of(signature: Signature) -> OperatorCall:
     """A recorded call as the cost model takes it."""
     form = signature.form
-    permuted = ("transposed", "channels_last") if "convolution" in signature.operator else ("transposed",)
+    permuted = {"transposed", "rows", *(["channels_last"] if "convolution" in signature.operator else [])}
+    strided = signature.operator == "aten::copy_" and len({*form.layout}) > 1
     return OperatorCall(
         signature.operator,
         signature.inputs,
         signature.outputs,
         axis=form.axes[0] if len(form.axes) == 1 else None,
-        transposed=any(layout in permuted for layout in form.layout),
+        transposed=not permuted.isdisjoint(form.layout),
+        strided=strided and not {"transposed", "channels_last"}.isdisjoint(form.layout),
     )
 
 

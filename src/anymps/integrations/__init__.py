@@ -18,11 +18,4 @@ if TYPE_CHECKING:
 __all__ = ["FIRST", "LAST", "Judged", "LightningCallback", "Steps", "TransformersCallback", "steps"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_lightning": "LightningCallback",
-            "_steps": "FIRST Judged LAST Steps steps",
-            "_transformers": "TransformersCallback",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

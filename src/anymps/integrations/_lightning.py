@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import UsageError
-from anymps.integrations._steps import FIRST, LAST, Judged, Steps
+from anymps.integrations._steps import FIRST, LAST, Steps
 
 
 def _callback() -> Any:
@@ -33,8 +33,8 @@ def _installed(name: str) -> Any:
 class LightningCallback(_callback()):  # type: ignore[misc]
     """Records steps `first` to `last` of a fit: `Trainer(callbacks=[LightningCallback()])`.
 
-    The numbers go to every logger of the trainer; TensorBoard also gets the report as text, and MLflow and W&B get the
-    page. The files are in `folder`, by default `anymps` in the trainer's `log_dir`.
+    The numbers go to every logger of the trainer. The files are in `folder`, by default `anymps` in the trainer's
+    `log_dir`.
     """
 
     def __init__(self, first: int = FIRST, last: int = LAST, folder: str | os.PathLike[str] | None = None) -> None:
@@ -68,16 +68,3 @@ class LightningCallback(_callback()):  # type: ignore[misc]
             return
         for logger in trainer.loggers:
             logger.log_metrics(dict(judged.numbers), step=trainer.global_step)
-            _keep(logger, judged, trainer.global_step)
-
-
-def _keep(logger: Any, judged: Judged, step: int) -> None:
-    """Hand the report to a logger that keeps more than numbers."""
-    kind = type(logger).__name__
-    if kind == "TensorBoardLogger":
-        text = "\n".join(f"    {line}" for line in judged.text.splitlines())  # Markdown's form of a listing
-        logger.experiment.add_text("anymps", text, step)
-    elif kind == "MLFlowLogger":
-        logger.experiment.log_artifact(logger.run_id, str(judged.page))
-    elif kind == "WandbLogger":
-        logger.experiment.log_artifact(str(judged.page), name="anymps-report", type="report")

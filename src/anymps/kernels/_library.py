@@ -11,7 +11,7 @@ import torch
 from anymps.kernels._metadata import BufferArgument, Signature
 from anymps.kernels._metallib import Metallib
 from anymps.kernels._object_files import Form, LoadedKernel, load_object
-from anymps.kernels._packing import pack, table
+from anymps.kernels._packing import pack
 from anymps.kernels._support import support
 from anymps.metal import (
     PADDING,
@@ -22,7 +22,6 @@ from anymps.metal import (
     MetalKernel,
     Packed,
     Sizes3,
-    Table,
     bind_arguments,
     group_of,
 )
@@ -60,7 +59,7 @@ class CompiledKernel(MetalKernel):
     """One kernel. Calling it runs it over a grid of threads.
 
     Buffers are given in the order of their slots, or by name: tensors on mps; numbers; sequences of numbers; structs as
-    dicts of their fields; tables of addresses as dicts of lists of tensors. None stands for a buffer that is not used.
+    dicts of their fields. None stands for a buffer that is not used.
 
     Raises TypeError for arguments that do not fit, and what `compile_shader`'s kernels raise.
     """
@@ -80,7 +79,7 @@ class CompiledKernel(MetalKernel):
         super().__init__(name, entry, support(), device)
         self.signature: Signature = loaded.signature
         by_slot = {one.slot: one for one in loaded.signature.buffers if one.space != "threadgroup"}
-        self._written_at = {slot for slot, one in by_slot.items() if one.written or one.is_table}
+        self._written_at = {slot for slot, one in by_slot.items() if one.written}
         self._in_order = [by_slot.get(slot) for slot in range(max(by_slot, default=-1) + 1)]
 
     def __call__(
@@ -109,7 +108,7 @@ class CompiledKernel(MetalKernel):
         bound = bind_arguments(tensors, threads, group_size, None)
         for slot, value in enumerate(values):
             if not whole[slot]:
-                bound.slots[slot] = _slot(by_slot.get(slot), value, on_mps=True)
+                bound.slots[slot] = _slot(by_slot.get(slot), value)
         self._start(bound, error_buf_idx)
 
     def takes(self, count: int) -> bool:
@@ -139,10 +138,10 @@ class CompiledKernel(MetalKernel):
     def packed(self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None) -> Packed:
         """Such a launch for `run_again`. Bytes among the buffers are taken as they are.
 
-        Raises LookupError for a launch of no thread, or with a table of tensors.
+        Raises LookupError for a launch of no thread.
         """
         bound, grid, group = self._bind(buffers, threads, group_size)
-        if 0 in grid or any(not isinstance(slot, (torch.Tensor, Constant)) for slot in bound.slots):
+        if 0 in grid:
             raise LookupError
         return self._launch.packed(bound, grid, group)
 
@@ -181,15 +180,10 @@ class CompiledKernel(MetalKernel):
         return bound, (x, y, z), group
 
 
-def _slot(argument: BufferArgument | None, value: Any, on_mps: bool = False) -> Table | Constant:
-    """What a kernel finds in the place of a buffer: the bytes of a value, a table of addresses, or no buffer."""
+def _slot(argument: BufferArgument | None, value: Any) -> Constant:
+    """What a kernel finds in the place of a buffer: the bytes of a value, or no buffer."""
     if argument is None:
         return Constant(bytes(16 + PADDING))
     if value is None:  # a kernel asks for the address of an array where it may be missing; a reference has some bytes
         return Constant(b"" if argument.size is None else bytes(argument.size + PADDING))
-    if not argument.is_table:
-        return Constant(pack(argument, value) + bytes(PADDING))
-    tensors = table(argument, value)
-    if on_mps and any(one is not None and not one.is_mps for one in tensors):
-        raise RuntimeError("Passed CPU tensor to MPS op")
-    return tensors
+    return Constant(pack(argument, value) + bytes(PADDING))

@@ -27,7 +27,7 @@ _Item = str | int | tuple[str, int]  # a word, a number, or a reference to anoth
 class StructField:
     """A field of a struct: where it lies, in bytes, and how many elements an array of it has (0: none).
 
-    A field that is itself a struct has `fields`; `is_pointer` marks the address of a buffer in an argument buffer.
+    A field that is itself a struct has `fields`.
     """
 
     name: str
@@ -36,17 +36,11 @@ class StructField:
     size: int
     length: int
     fields: tuple[StructField, ...] = ()
-    is_pointer: bool = False
 
     @property
     def bytes(self) -> int:
         """All elements of it."""
         return self.size * max(self.length, 1)
-
-    @property
-    def is_address(self) -> bool:
-        """Whether it is the address of a buffer, or an array or a struct of such."""
-        return self.is_pointer or (bool(self.fields) and all(one.is_address for one in self.fields))
 
 
 @dataclass(frozen=True)
@@ -61,11 +55,6 @@ class BufferArgument:
     size: int | None
     element: int | None
     fields: tuple[StructField, ...]
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it holds addresses of buffers, and nothing else."""
-        return bool(self.fields) and all(one.is_address for one in self.fields)
 
 
 @dataclass(frozen=True)
@@ -149,7 +138,9 @@ def _parameter(nodes: dict[int, list[_Item]], node: list[_Item]) -> BufferArgume
     values = {item: node[at + 1] for at, item in enumerate(node[:-1]) if isinstance(item, str)}
     name, type_ = values.get("air.arg_name", ""), values.get("air.arg_type_name", "")
     assert isinstance(name, str) and isinstance(type_, str)
-    if kind not in ("air.buffer", "air.indirect_buffer"):
+    if kind == "air.indirect_buffer":
+        raise ValueError("it takes a table of addresses, which nothing fills here")
+    if kind != "air.buffer":
         return PositionArgument(name, type_, kind.removeprefix("air."))
     slot, space = values["air.location_index"], values["air.address_space"]
     size, element = values.get("air.buffer_size"), values.get("air.arg_type_size")
@@ -181,7 +172,5 @@ def _fields(nodes: dict[int, list[_Item]], node: list[_Item]) -> tuple[StructFie
         assert isinstance(offset, int) and isinstance(size, int) and isinstance(length, int)
         assert isinstance(type_, str) and isinstance(name, str)
         at += 5
-        pointer = at < len(node) and node[at] == "air.indirect_argument"
-        at += 2 * pointer
-        found.append(StructField(name, type_, offset, size, length, inner, pointer))
+        found.append(StructField(name, type_, offset, size, length, inner))
     return tuple(found)

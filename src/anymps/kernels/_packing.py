@@ -7,13 +7,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from anymps.kernels._metadata import BufferArgument, StructField
 
 _CODES = {"char": "b", "uchar": "B", "bool": "?", "short": "h", "ushort": "H", "int": "i", "uint": "I"}
 _CODES |= {"long": "q", "ulong": "Q", "float": "f", "half": "e", "size_t": "Q"}
-_ADDRESS = 8  # bytes
 _TYPE = re.compile(r"(?:packed_)?([a-z_]+?)([234]?)(?:_t)?")
 
 
@@ -29,27 +26,6 @@ def pack(argument: BufferArgument, value: Any) -> bytes:
     if argument.size is not None and len(data) < argument.size:
         data += bytes(argument.size - len(data))  # a vector of three has the room of four
     return data
-
-
-def table(argument: BufferArgument, value: Any) -> list[torch.Tensor | None]:
-    """The tensors whose addresses fill a table, in its order: a list for each field, short ones end in no address.
-
-    An array of tables is a list of such dicts. Raises TypeError for a field that the kernel does not describe, and for
-    more tensors than it has room for.
-    """
-    if argument.size is None and isinstance(value, list) and value and isinstance(value[0], Mapping):
-        return [tensor for one in value for tensor in table(argument, one)]
-    given = _by_name(argument.type, argument.fields, value)
-    found: list[torch.Tensor | None] = []
-    for one in argument.fields:
-        tensors = list(given[one.name])
-        room = one.bytes // _ADDRESS
-        if len(tensors) > room:
-            raise TypeError(f"{argument.type}.{one.name} has room for {room} tensors, and {len(tensors)} were given")
-        if not all(tensor is None or isinstance(tensor, torch.Tensor) for tensor in tensors):
-            raise TypeError(f"{argument.type}.{one.name} is a list of tensors")
-        found += [*tensors, *[None] * (room - len(tensors))]
-    return found
 
 
 def _struct(name: str, fields: Sequence[StructField], value: Any, size: int) -> bytes:

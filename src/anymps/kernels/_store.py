@@ -95,22 +95,6 @@ def add_kernels(wheel: Path, release: str) -> Metallib:
     return library
 
 
-def remove_kernels(release: str) -> int:
-    """Deletes the kernels of a release and returns how many bytes that gave back.
-
-    Raises KernelsError if there are none, or they cannot be deleted.
-    """
-    path = _place(release)
-    try:
-        size = path.stat().st_size
-        path.unlink()
-    except FileNotFoundError:
-        raise KernelsError(f"the Metal kernels of torch {release} have not been added") from None
-    except OSError as error:
-        raise KernelsError(f"{path} cannot be deleted: {error.strerror or error}") from None
-    return size
-
-
 def _place(release: str) -> Path:
     return kernels_folder() / f"torch-{release}{_SUFFIX}"
 

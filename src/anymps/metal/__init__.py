@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.metal._arguments import PADDING, Arguments, Constant, Table, bind_arguments, group_of
+    from anymps.metal._arguments import PADDING, Arguments, Constant, bind_arguments, group_of
     from anymps.metal._device import Device
     from anymps.metal._launch import Packed, Sizes3
     from anymps.metal._library import MetalKernel, ShaderLibrary
@@ -20,16 +20,4 @@ if TYPE_CHECKING:
     from anymps.metal.compilation import cache_directory, find_compiler, find_or_make, tool_key, undefined_symbols
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_arguments": "PADDING Arguments Constant Table bind_arguments group_of",
-            "_device": "Device",
-            "_launch": "Packed Sizes3",
-            "_library": "MetalKernel ShaderLibrary",
-            "_runtime": "KernelEntry runtime",
-            "_shim": "SHIM",
-            "checking": "ShaderFault ShaderFaultWarning take_shader_faults",
-            "compilation": "cache_directory find_compiler find_or_make tool_key undefined_symbols",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

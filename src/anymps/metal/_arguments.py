@@ -46,8 +46,8 @@ PADDING = 64  # behind a constant: a parameter may be wider than what it was giv
 Sizes = tuple[int, ...]
 
 
-Table = Sequence["torch.Tensor | None"]
-"""Tensors whose addresses a kernel reads in the place of a buffer; None is no address."""
+Table = Sequence[torch.Tensor]
+"""Tensors whose addresses a kernel reads in the place of a buffer."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ def tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:
     """The tensors of one argument: one, none, or those of a table."""
     if isinstance(slot, torch.Tensor):
         return [slot]
-    return [] if isinstance(slot, Constant) else [one for one in slot if one is not None]
+    return [] if isinstance(slot, Constant) else [*slot]
 
 
 def bind_arguments(values: Sequence[Any], threads: Any, group_size: Any, arg_casts: Any) -> Arguments:

@@ -167,7 +167,7 @@ class Launcher:
                 values.append((slot.data or 0,))
             else:
                 forms.append(table_form(len(slot)))
-                values.append(tuple(0 if one is None else next(addresses) for one in slot))
+                values.append(tuple(next(addresses) for _ in slot))
         missing = max(self._buffers, 0 if errors is None else errors[0] + 1) - len(forms)
         forms += [ADDRESS] * missing
         values += [(0,)] * missing

@@ -42,7 +42,7 @@ def _word_of(row: Row) -> Callable[[str], str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by `%load_ext anymps`: there is `%%mps`, and recordings, plans and comparisons show their pages."""
+    """Called by `%load_ext anymps`: there is `%%mps`, and recordings show their pages."""
     one_line = importlib.import_module("IPython.core.error").UsageError  # IPython shows it without a traceback
     words = _Words("%%mps", add_help=False)
     for row in rows():

@@ -53,7 +53,7 @@ class Growth:
                 call = calls[key] = known  # the same object for the same call: each is looked up once
             moved = self._number(one.moved, other.moved, batch)
             found.append(one._replace(call=call, moved=max(0, round(moved))))
-        return StepWork(tuple(found), self.small.batches)
+        return replace(self.small, happenings=tuple(found))
 
     def _call(self, one: OperatorCall, other: OperatorCall, batch: int) -> OperatorCall | None:
         inputs = self._texts(one.inputs, other.inputs, batch)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from anymps._errors import PlanError
+from anymps._paths import is_library
 from anymps._text import error_words, first_line, last_line
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
 from anymps.plan._scenario import Scenario
 from anymps.plan._shapes import Shapes
 from anymps.plan._trace import Kind, Trace
-from anymps.record import EndingFacts, Flag, MemoryStory, Moment, Occurrence, Recording, RoundKind
+from anymps.record import EndingFacts, Flag, MemoryStory, Moment, Recording, RoundKind, Site
 from anymps.record.format import Picked
-from anymps.runs import Order, processor_limits, run
+from anymps.runs import Answer, Order, processor_limits, run
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/device/substrates/shape_compute.h)."""
@@ -109,6 +109,8 @@ class Measured:
     """What it wrote, which is no longer there."""
     limit: float | None = None
     """The seconds after which it was ended; None if it ended itself."""
+    loop: Site | None = None
+    """The loop without an optimizer whose rounds ended it; None where there was none."""
     last_batch: int | None = None
     """Samples in the last batch of its data loaders."""
     kind: Kind = Kind.OTHER
@@ -125,6 +127,16 @@ class Measured:
         """When its memory was highest: a run that allocates nothing is not measured."""
         assert self.story.peak is not None
         return self.story.peak
+
+    @property
+    def rounds_differ(self) -> bool:
+        """Whether the rounds of its loop, the first apart, make buffers of different sizes: a cache grows, say."""
+        made: dict[int, list[int]] = {}
+        for one in self.story.allocations:
+            if 0 < one.step < self.steps:
+                made.setdefault(one.step, []).append(one.requested)
+        sizes = [sorted(made.get(step, ())) for step in range(1, self.steps)]
+        return any(later != sizes[0] for later in sizes)
 
     @property
     def trace(self) -> Trace:
@@ -160,7 +172,7 @@ def measure(order: Order, scenario: Scenario, limits: Mac | None = None) -> Meas
         if not answer.recording.exists():
             raise PlanError(f"anymps: the plan could not start: {last_line(answer.errors)}")
         with Recording.open(answer.recording) as opened:
-            return _read(opened, scenario, answer.noted, order.seconds if answer.status is None else None)
+            return _read(opened, scenario, answer, order.seconds if answer.status is None else None)
 
 
 def _fill_in(word: str, scenario: Scenario) -> str:
@@ -184,13 +196,17 @@ def _killed(number: int) -> Stopped:
     return Stopped(f"anymps: the script stopped: {what}", what)
 
 
-def _read(recording: Recording, scenario: Scenario, known: Mapping[str, Any], limit: float | None) -> Measured:
+def _read(recording: Recording, scenario: Scenario, answer: Answer, limit: float | None) -> Measured:
+    known = answer.noted
     if known.get("unrecorded"):
         raise PlanError(f"anymps: cannot save the measurement: {known['unrecorded']}; set TMPDIR to another folder")
     ending = recording.run.ending
     story = recording.memory_story
     if limit is None and (ending.status or ending.exception):
-        raise _failure(ending, recording)
+        what = error_words(ending.exception, ending.message) if ending.exception else f"exit status {ending.status}"
+        if not ending.exception and answer.errors:
+            what += f"; it last printed: {last_line(answer.errors)}"
+        raise _stopped(ending, recording, what, _place_of(known.get("trail", ())))
     if story.peak is None:
         raise PlanError(
             f"anymps: the script did nothing on mps within {limit:g} s; it must choose the device itself"
@@ -211,6 +227,7 @@ def _read(recording: Recording, scenario: Scenario, known: Mapping[str, Any], li
         without_effect=str(known.get("without_effect", "")),
         dropped=Dropped(tuple(known.get("written", ())), tuple(known.get("removed", ()))),
         limit=limit,
+        loop=Site(*known["loop"]) if known.get("loop") else None,
         last_batch=known.get("last_batch"),
         kind=Kind.TOKENS if known.get("embeds") else Kind.OTHER,
         retries=bool(known.get("retries")),
@@ -224,52 +241,41 @@ def _closures(recording: Recording) -> tuple[int, int]:
     return (min(counts), max(counts)) if counts else (0, 0)
 
 
-def _last_raised(recording: Recording) -> Occurrence | None:
-    """The last call of an operator that ended with an exception other than a refusal of MPS."""
-    found = recording.occurrences(_LAST_RAISED)
-    return found[0] if found else None
-
-
-def _failure(ending: EndingFacts, recording: Recording) -> Stopped:
-    """What stopped the script, and what that means for a Mac, in one line."""
-    what, remark = _what_stopped(ending, recording)
-    raised = _last_raised(recording)
-    at = f" at {_place(raised)}" if raised is not None and ending.exception in _OF_AN_OPERATOR else ""
-    return Stopped(f"anymps: {what}{remark}", f"{what.removeprefix('the script stopped in a shapes-only run: ')}{at}")
-
-
-def _what_stopped(ending: EndingFacts, recording: Recording) -> tuple[str, str]:
-    """What stopped the script, and a remark on it."""
+def _stopped(ending: EndingFacts, recording: Recording, what: str, place: str) -> Stopped:
+    """What stopped the script, where, and what that means for a Mac, in one line."""
     message = ending.message
-    what = error_words(ending.exception, message) if ending.exception else f"exit status {ending.status}"
+    at = f" at {place}" if place else ""
     if _is_download(ending, message):
-        return (
-            f"the script needs the network, but a plan downloads nothing: {what}",
-            "; run it once with a network, or use files on this machine",
-        )
-    text = f"the script stopped in a shapes-only run: {what}"
+        needs = f"anymps: the script needs the network{at}, but a plan downloads nothing: {what}"
+        return Stopped(f"{needs}; run it once with a network, or use files on this machine", f"{what}{at}")
+    remark = _remark(ending, recording)
+    return Stopped(f"anymps: the script stopped in a shapes-only run{at}: {what}{remark}", f"{what}{at}")
+
+
+def _remark(ending: EndingFacts, recording: Recording) -> str:
+    """What an error that stopped the script means for a Mac, or for the plan."""
+    message = ending.message
     if ending.exception == "PermissionError" or any(words in message for words in _REFUSED):
-        return text, " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
+        return " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
     if "not compiled with CUDA" in message:
-        return text, " (a Mac raises this too: anymps fix ports the script, and --cuda-as-mps plans it as it is)"
-    assumed = recording.marks(ASSUMED)
+        return " (a Mac raises this too: anymps fix ports the script, and --cuda-as-mps plans it as it is)"
     first = first_line(message)
     if first and any(first_line(refusal.message) == first for refusal in recording.refusals()):
-        return text, " (a Mac raises this too; anymps run says where)"
-    if assumed:
-        return text, (
-            f"; it read a value that a plan does not have ({_place(assumed[-1])}), so the script may not "
-            "be at fault: plan the part that does not need it"
+        return " (a Mac raises this too)"
+    if assumed := recording.marks(ASSUMED):
+        read = f"{os.path.basename(assumed[-1].site.file)}:{assumed[-1].site.line}"
+        return (
+            f"; it read a value that a plan does not have ({read}), so the script may not be at fault: plan the part "
+            "that does not need it"
         )
-    raised = _last_raised(recording)
-    if raised is not None and ending.exception in _OF_AN_OPERATOR:
-        at = f"of {raised.operator} at {_place(raised)}"
-        return text, f" ({at}; a Mac stops there too, perhaps with another message)"
-    return text, ""
+    raised = recording.occurrences(_LAST_RAISED) if ending.exception in _OF_AN_OPERATOR else []
+    return f" (of {raised[0].operator}; a Mac stops there too, perhaps with another message)" if raised else ""
 
 
-def _place(use: Occurrence) -> str:
-    return f"{os.path.basename(use.site.file)}:{use.site.line}"
+def _place_of(trail: Sequence[tuple[str, int]]) -> str:
+    """`train.py:12`, the program's own line that an exception passed last; of a library's where it has none."""
+    own = [(file, line) for file, line in trail if not is_library(file)] or list(trail)
+    return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else ""
 
 
 def _is_download(ending: EndingFacts, message: str) -> bool:

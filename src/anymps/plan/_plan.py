@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
+from typing import Final
 
 from anymps._errors import PlanError
 from anymps._numbers import digits
@@ -16,8 +18,11 @@ from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, measure
 from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, choices, mac_time, step_times
-from anymps.plan._trace import MacOutcome, OtherAllocations, Stretch, Verdict, other_allocations
+from anymps.plan._trace import MacOutcome, OtherAllocations, Stretch, Trace, Verdict, other_allocations
 from anymps.runs import Order, Runner
+
+USUAL_GIB: Final = 16
+"""A run that fits every Mac with so much memory needs no changes, unless a smaller Mac is asked about (our choice)."""
 
 _Run = Callable[[Scenario], Measured]
 
@@ -72,7 +77,7 @@ class Plan:
     others: OtherAllocations
     """What other allocations are expected to take beside the heaps."""
     fixes: tuple[Fix, ...] = ()
-    """What to change first, in this order; empty if the run fits every Mac of the plan."""
+    """What to change first, in this order; empty if the run fits the Macs asked about, else every one from 16 GB on."""
     no_larger: NoLarger | None = None
     """Why the largest batch is not known; None where it is."""
     problem: str = ""
@@ -107,32 +112,32 @@ def make_plan(
     larger: bool = True,
     against: Mac | None = None,
     say: Callable[[str], None] = lambda text: None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Plan:
     """Measure a script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
 
     `times_of` is another release of torch, whose times are predicted. With `larger` a second measurement tells the
     largest batch; that it fails is no failure of the plan. `against` is the Mac with which the others are compared.
+    `say` is told what goes on. `meanwhile` is called while the first measurement runs; the allocators are needed then.
     Raises PlanError, in one line, if the script cannot be measured as it is written.
     """
     minor = digits(torch_version.split(".")[1])
     first = base or Scenario()
 
-    def run(scenario: Scenario, limits: Mac | None = None) -> Measured:
-        say(f"measuring on shapes: {scenario.label}{f' within {limits.name}' if limits is not None else ''} ...")
-        return measure(order, scenario, limits)
-
     with Runner(min(2, os.cpu_count() or 1)) as runner:  # each takes a whole process and its memory
-        started = runner.submit(run, first)
-        tried = [(scenario, runner.submit(run, scenario)) for scenario in (_merge(first, other) for other in what_if)]
+        once = _Once(order, runner, say)
+        started = once.start(first)
+        tried = [(scenario, once.start(scenario)) for scenario in (_merge(first, other) for other in what_if)]
+        meanwhile()
         measured = started.result()
-        larger_run = _larger(order.words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
-        stretch = larger_run.stretch
+        larger_run = _larger(order.words, measured, once) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
+        stretch, trace = larger_run.stretch, measured.trace
+        largest = cache(lambda mac: stretch.largest(mac, minor) if stretch is not None else None)
         rows = []
         for one in asked or representative():
-            largest = stretch.largest(one, minor) if stretch is not None else None
-            outcome = measured.trace.replay(one, minor)
-            recovery = _recovery(run, first, measured, outcome) if asked else None
-            rows.append(Row(outcome, largest, recovery))
+            outcome = trace.replay(one, minor)
+            recovery = _recovery(once, first, measured, outcome) if asked else None
+            rows.append(Row(outcome, largest(one), recovery))
         release = times_of or torch_version
         times = step_times(measured, [row.outcome for row in rows], release, asked)
         timed = asked or [one.mac for one in times if one.time is not None][:1]
@@ -140,7 +145,8 @@ def make_plan(
         changes = tuple(_change(scenario, future, shown, timed, torch_version, release) for scenario, future in tried)
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = other_allocations(measured.kind, minor)
-    fixes = first_fixes(measured, halved, [row.outcome for row in rows])
+    outcomes = [row.outcome for row in rows if asked or row.outcome.mac.ram_gib >= USUAL_GIB]
+    fixes = first_fixes(measured, halved, outcomes)
     batches: tuple[Batches, ...] = ()
     if stretch is not None and larger_run.growth is not None:
         batch = measured.batch or stretch.batch
@@ -148,7 +154,7 @@ def make_plan(
             larger_run.growth,
             batch,
             timed,
-            lambda mac: stretch.largest(mac, minor),
+            lambda mac: largest(mac) or 0,
             release,
             asked=measured.scenario.batch is not None,
         )
@@ -167,16 +173,45 @@ def make_plan(
         times=times,
         batches=batches,
         other_calls=stretch is not None and larger_run.growth is None,
-        own=_own(measured, against, stretch, minor, release) if against is not None else None,
+        own=_own(measured, against, trace, largest(against), minor, release) if against is not None else None,
     )
 
 
-def _own(measured: Measured, mac: Mac, stretch: Stretch | None, minor: int, times_of: str) -> MacTime:
+def _own(measured: Measured, mac: Mac, trace: Trace, largest: int | None, minor: int, times_of: str) -> MacTime:
     """What a plan knows of one's own Mac."""
-    verdict = measured.trace.replay(mac, minor).verdict
-    largest = stretch.largest(mac, minor) if stretch is not None else None
     free = mac_time(measured, mac, Verdict.FITS, times_of)
-    return replace(free, verdict=verdict, largest_batch=largest, own=True)
+    return replace(free, verdict=trace.replay(mac, minor).verdict, largest_batch=largest, own=True)
+
+
+class _Once:
+    """Measures each scenario once, within each Mac's memory; `say` is told which measurements are under way."""
+
+    def __init__(self, order: Order, runner: Runner, say: Callable[[str], None]) -> None:
+        self._order, self._runner, self._say = order, runner, say
+        self._futures: dict[tuple[Scenario, Mac | None], Future[Measured]] = {}
+        self._under_way: list[str] = []
+
+    def __call__(self, scenario: Scenario, limits: Mac | None = None) -> Measured:
+        return self.start(scenario, limits).result()
+
+    def start(self, scenario: Scenario, limits: Mac | None = None) -> Future[Measured]:
+        """Measure it if that has not begun."""
+        key = scenario, limits
+        if key not in self._futures:
+            self._futures[key] = self._runner.submit(self._measure, scenario, limits)
+        return self._futures[key]
+
+    def _measure(self, scenario: Scenario, limits: Mac | None) -> Measured:
+        label = f"{scenario.label}{f' within {limits.name}' if limits is not None else ''}"
+        self._tell([*self._under_way, label])
+        try:
+            return measure(self._order, scenario, limits)
+        finally:
+            self._tell([other for other in self._under_way if other != label])
+
+    def _tell(self, under_way: list[str]) -> None:
+        self._under_way = under_way
+        self._say(f"measuring on shapes: {'; '.join(under_way)}" if under_way else "working out memory and times")
 
 
 def representative() -> tuple[Mac, ...]:

@@ -32,6 +32,14 @@ class MacTime:
     speed: Ratio | None = None
     own: bool = False
 
+    @property
+    def no_time(self) -> str:
+        """Why a Mac has no time although its memory does; empty where it has one."""
+        if self.time is not None or not self.verdict.has_room:
+            return ""
+        known = self.mac.fp32_peak is not None
+        return "too few of the step's calls have a known time" if known else "the clock of its GPU is not public"
+
 
 def step_times(
     measured: Measured, outcomes: Sequence[MacOutcome], torch: str, asked: Sequence[Mac] = ()
@@ -102,7 +110,7 @@ def walked(work: StepWork | None, mac: Mac, torch: str) -> WalkedStep | None:
     if work is None:
         return None
     try:
-        time = walk_step(work.happenings, mac, torch)
+        time = walk_step(work.happenings, mac, torch, busy=work.busy)
     except CostError:
         return None
     return time if time.device and time.covered else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -195,19 +196,7 @@ class Stretch:
 
     def largest(self, mac: Mac, torch_minor: int) -> int:
         """The largest batch that fits on a Mac, others and room to spare included; 0 if none does."""
-
-        def fits(batch: int) -> bool:
-            return self.at(batch).replay(mac, torch_minor).verdict is Verdict.FITS
-
-        if not fits(1):
-            return 0
-        low, high = 1, 2
-        while high <= LARGEST_BATCH and fits(high):
-            low, high = high, high * 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            if fits(middle):
-                low = middle
-            else:
-                high = middle
-        return min(low, LARGEST_BATCH)
+        batches = range(1, LARGEST_BATCH + 1)
+        return bisect_left(
+            batches, True, key=lambda batch: self.at(batch).replay(mac, torch_minor).verdict is not Verdict.FITS
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from anymps._text import plural
+from anymps._text import plural, workflow_command
 from anymps.pytest_plugin._baseline import New
 from anymps.pytest_plugin._groups import Group, Groups
 from anymps.pytest_plugin._words import times
@@ -22,8 +22,7 @@ def workflow_commands(
     """Workflow commands, one a line: errors for what failed unexpectedly, for the manifest and for the baseline.
 
     Warnings are fallbacks, and waits of tests that failed unexpectedly. `new` are lines that the baseline does not
-    have. `lines` has the manifest's line of each test that it lists. The form is that of GitHub's documentation,
-    "Workflow commands for GitHub Actions".
+    have. `lines` has the manifest's line of each test that it lists.
     """
     for group in (*groups.missing, *groups.refused, *groups.raised):
         if group.unexpected and group.site.known and (group.refusal is not None or group.fix):
@@ -47,13 +46,11 @@ def workflow_commands(
         yield _command("error", line.site, title, f"{message}\nIf that is intended, pass --mps-update-baseline.")
     for test, why in judged:
         if test in lines:
-            place = f"file={_property(_path(manifest))},line={lines[test]}"
-            yield f"::error {place},title=mps manifest::{_data(f'{test}: {why}')}"
+            yield _command("error", Site(manifest, lines[test]), "mps manifest", f"{test}: {why}")
 
 
 def _command(level: str, site: Site, title: str, message: str) -> str:
-    place = f"file={_property(_path(site.file))},line={site.line}"
-    return f"::{level} {place},title={_property(title)}::{_data(message)}"
+    return workflow_command(level, {"file": _path(site.file), "line": str(site.line), "title": title}, message)
 
 
 def _with_fix(message: str, group: Group) -> str:
@@ -69,11 +66,3 @@ def _tests(tests: set[str]) -> str:
 def _path(file: str) -> str:
     root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
     return os.path.relpath(file, root) if os.path.isabs(file) and file.startswith(root) else file
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -14,7 +14,7 @@ from anymps._errors import RecordingError
 from anymps._manifest import Manifest, key
 from anymps._own_process import unpacked
 from anymps._paths import project_path
-from anymps._text import clean, plural, printable
+from anymps._text import clean, plural
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
 from anymps.pytest_plugin._baseline import Baseline, New
@@ -209,7 +209,7 @@ class Summary:
             at = {test: entries[test].line for test, _ in judged if test in entries}
             path = str(self._manifest.path) if self._manifest is not None else ""
             for line in workflow_commands(groups, judged, path, at, self._new):
-                terminalreporter.write_line(printable(line))
+                terminalreporter.write_line(line)
             if self._untouched() and not self._settings.allow_unused:
                 terminalreporter.write_line(f"::error title=mps::{_unused(self._untouched())}")
 

@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from anymps.record._step_facts import (
         PHASE_NUMBERS,
         PhaseShare,
-        QueuedWait,
         RareWork,
         Step,
-        StepQueues,
+        StepQueue,
         StepSum,
         StepTable,
     )
@@ -71,7 +70,6 @@ __all__ = [
     "Part",
     "Phase",
     "PhaseShare",
-    "QueuedWait",
     "RareWork",
     "Recording",
     "RecordingBuilder",
@@ -86,7 +84,7 @@ __all__ = [
     "SourcePlace",
     "Step",
     "StepMemory",
-    "StepQueues",
+    "StepQueue",
     "StepSum",
     "StepTable",
     "Suite",
@@ -104,21 +102,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_builder": "RecordingBuilder",
-            "_facts": (
-                "Call Form Known Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site "
-                "UnsafeCopy WaitQueue known_as known_from"
-            ),
-            "_join": "check_alike join join_into",
-            "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",
-            "_meta": "EndingFacts NOWHERE Meta Part SourcePlace Suite",
-            "_place": "check_recordable move_recording remove_recording",
-            "_processes": "LinesByProcess",
-            "_recording": "Recording",
-            "_step_facts": "PHASE_NUMBERS PhaseShare QueuedWait RareWork Step StepQueues StepSum StepTable",
-            "_writer": "RecordingWriter",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

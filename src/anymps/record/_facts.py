@@ -81,9 +81,8 @@ class WaitQueue:
     step if later ones wait there too. `operators` is the median number of kernels queued (of two, the lower),
     `most_operators` the largest; `host_ns` and `work_ns` are means, on the recording machine's clock. On the virtual
     device a kernel runs inside its call: `work_ns` is the time inside these calls, the device's work, and `host_ns` the
-    rest of the time since the previous wait, in which the host prepared them. `queued_in` and `queued_by` are the phase
-    and the line that queued most of them, in the first steps after the first one; for a backward operator the line is
-    that of its forward one. `every` is 50 if each 50th of the complete steps waits there, and 0 without such a rule.
+    rest of the time since the previous wait, in which the host prepared them. `every` is 50 if each 50th of the
+    complete steps waits there, and 0 without such a rule.
     """
 
     site: Site
@@ -100,8 +99,6 @@ class WaitQueue:
     most_operators: int = 0
     host_ns: float = 0.0
     work_ns: float = 0.0
-    queued_in: Phase | None = None
-    queued_by: Site = Site("", 0)
     every: int = 0
 
 
@@ -165,7 +162,7 @@ class Refusal:
     detail: Mapping[str, object]
 
 
-_LAYOUTS: Final = frozenset(("contiguous", "transposed", "channels_last", "other"))
+_LAYOUTS: Final = frozenset(("contiguous", "transposed", "rows", "channels_last", "other"))
 
 
 @dataclass(frozen=True)
@@ -173,8 +170,9 @@ class Form:
     """All of it; empty where it is the usual one.
 
     `layout` has a word for each of the first four inputs: `contiguous`, `transposed` (the same bytes with the axes in
-    another order), `channels_last`, `other` (a slice, for instance); empty if all are contiguous. `axes` are those that
-    are reduced, sorted, or indexed, counted from the first. `stride`, `dilation` and `groups` are a convolution's.
+    another order), `rows` (in another order, but for the last one), `channels_last`, `other` (a slice, for instance);
+    empty if all are contiguous. `axes` are those that are reduced, sorted, or indexed, counted from the first.
+    `stride`, `dilation` and `groups` are a convolution's.
     """
 
     layout: Annotated[tuple[str, ...], _LAYOUTS.issuperset] = ()

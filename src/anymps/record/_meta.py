@@ -36,7 +36,7 @@ Look = Annotated[tuple[int, int, int, _Speed, _Speed], _is_look]
 
 @dataclass(frozen=True)
 class SourcePlace:
-    """A line of code, and what is said of it: that it chose the device, or `what` is to be moved there."""
+    """A line of code, and whether it chose the device."""
 
     file: str = ""
     line: _Line = 0
@@ -45,7 +45,6 @@ class SourcePlace:
     first: _Line = 0
     around: str = ""
     chosen: bool = False
-    what: str = ""
 
     @property
     def site(self) -> Site:
@@ -142,6 +141,7 @@ class Meta:
     fallback: bool | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     times_of: str = ""
+    faults: tuple[str, ...] = ()
     source: str = ""
     rounds: bool | None = None
     steps: tuple[int, int] | None = None
@@ -161,7 +161,6 @@ class Meta:
     ending: EndingFacts = EndingFacts()
     used_by_children: bool = False
     device_choice: SourcePlace | None = None
-    unmoved: tuple[SourcePlace, ...] = ()
 
     @classmethod
     def read(cls, stored: Mapping[str, object]) -> Meta:

@@ -11,19 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from anymps._vocabulary import Flag, Phase, Wait
+from anymps._vocabulary import Phase, Wait
 from anymps.record._facts import Site, WaitQueue
 from anymps.record._rows import Rows, interval, last_detailed, median_of, read_walls
-from anymps.record._step_facts import QueuedWait
+from anymps.record._step_facts import StepQueue
 from anymps.record._walk import Walk
-from anymps.record.format import ON_MPS
 
 _Place = tuple[str, int, Wait]
 """File, line and kind of wait."""
-_SAMPLED_STEPS = 10  # in which the phases and lines behind a queue are looked up
-
-# What a wait waits for: kernels of the GPU. The waiting call itself was not queued before it.
-_QUEUED = f"(e.wait = 0 AND {ON_MPS} AND NOT e.flags & {Flag.VIEW:d})"
 
 _PLACES = "SELECT id, MIN(id) OVER (PARTITION BY file, line) AS place FROM sites"
 
@@ -33,19 +28,6 @@ SELECT p.place, e.wait, COUNT(*), COUNT(DISTINCT c.step), SUM(c.step {{later}} {
   GROUP_CONCAT(DISTINCT e.phase), SUM(e.moved_bytes)
 FROM entries e JOIN places p ON p.id = e.site LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL
 WHERE e.wait <> 0 GROUP BY 1, 2 ORDER BY COUNT(*) DESC, MIN(e.id)
-"""
-
-_SHARES = f"""
-WITH places AS ({_PLACES}),
-clock AS (
-  SELECT p.place, e.phase, e.wait, {_QUEUED} AS queued, COALESCE(SUM(e.wait <> 0) OVER (
-    ORDER BY e.start_ns, e.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-  ), 0) AS number
-  FROM entries e JOIN signatures s ON s.id = e.signature JOIN places p ON p.id = e.site
-  WHERE e.step BETWEEN {{since}} AND {{until}}
-)
-SELECT w.place, w.wait, c.place, c.phase, COUNT(*) FROM clock c JOIN clock w ON w.number = c.number AND w.wait <> 0
-WHERE c.queued GROUP BY 1, 2, 3, 4
 """
 
 
@@ -71,7 +53,6 @@ def read_queues(
             visits.setdefault((*each.site.file_line, each.wait), Counter())[each.step] += 1
     measured = _measured(own, first, last_detailed(rows) if only_detailed else None)
     queues = []
-    shares = _shares(rows, only_detailed=only_detailed)
     for line, wait, count, steps, in_steps, since, until, phases, moved in counted:
         place = *site(line).file_line, Wait(wait)
         queue = WaitQueue(
@@ -90,10 +71,6 @@ def read_queues(
         if place in measured:
             number, median, most, host, work = measured[place]
             queue = replace(queue, measured=number, operators=median, most_operators=most, host_ns=host, work_ns=work)
-        if (line, wait) in shares:
-            lines, in_phases = shares[line, wait]
-            by, phase = (max(counts, key=lambda key: (counts[key], -key)) for counts in (lines, in_phases))
-            queue = replace(queue, queued_by=site(by), queued_in=Phase(phase))
         queues.append(queue)
     return tuple(queues)
 
@@ -104,13 +81,13 @@ def _typical(waits: Mapping[int, int], steps: Sequence[int]) -> float:
 
 
 def _measured(
-    waits: Sequence[QueuedWait], first: int, until: int | None
+    waits: Sequence[StepQueue], first: int, until: int | None
 ) -> dict[_Place, tuple[int, int, int, float, float]]:
     """By place and kind of wait: how many waits before step `until`, median and most operators, mean times (ns).
 
     The first step is left out of a place that later ones have too, as in the step table.
     """
-    groups: dict[_Place, list[QueuedWait]] = {}
+    groups: dict[_Place, list[StepQueue]] = {}
     for wait in waits:
         groups.setdefault((*wait.site.file_line, wait.wait), []).append(wait)
     found = {}
@@ -123,17 +100,3 @@ def _measured(
             work = sum(wait.work_ns for wait in known) / len(known)
             found[key] = (len(known), queues[(len(known) - 1) // 2], queues[-1], host, work)
     return found
-
-
-def _shares(rows: Rows, *, only_detailed: bool) -> dict[tuple[int, int], tuple[Counter[int], Counter[int]]]:
-    """How many of the operators before a place's waits each line and each phase queued, in some later steps."""
-    steps = list(read_walls(rows, only_detailed=only_detailed))
-    steps = (steps[1:] or steps)[:_SAMPLED_STEPS]
-    shares: dict[tuple[int, int], tuple[Counter[int], Counter[int]]] = {}
-    if not steps:
-        return shares
-    for place, wait, line, phase, count in rows(_SHARES.format(since=steps[0], until=steps[-1])):
-        lines, phases = shares.setdefault((place, wait), (Counter(), Counter()))
-        lines[line] += count
-        phases[phase] += count
-    return shares

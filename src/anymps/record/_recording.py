@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from anymps._vocabulary import Direction, Fate, Flag, RefusalKind
 from anymps.record._facts import (
@@ -34,14 +34,17 @@ from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues
 from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
-from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable
+from anymps.record._step_facts import Step, StepQueue, StepSum, StepTable
 from anymps.record._step_table import read_step_sums, read_step_table, typical_step
 from anymps.record._strict import read_facts, read_form, read_object, read_optimizer, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators
 from anymps.record._walk import Walk, walk
 from anymps.record.format import ON_CPU, ON_MPS, Picked
+from anymps.rules.faults import ELSEWHERE
 
 _T = TypeVar("_T")
+
+_ELSEWHERE: Final = f"anymps::hazard.{ELSEWHERE}"
 
 
 def _computed_once(method: Callable[[Any], _T]) -> Callable[[Any], _T]:
@@ -74,7 +77,7 @@ class Recording:
         self._file = OpenFile(connection, name)
         self._rows = self._file.rows
         self._answers: dict[Picked, tuple[Occurrence, ...]] = {}
-        self._step_queues: dict[int, StepQueues] = {}
+        self._step_queues: dict[int, tuple[StepQueue, ...]] = {}
         try:
             if foreign:
                 self._file.check()
@@ -227,12 +230,12 @@ class Recording:
         begins = [part.begin_ns for part in self.parts[1:]]
         return read_queues(self._rows, self._walk, self.site, only_detailed=self.dropped > 0, begins=begins)
 
-    def step_queues(self, step: Step) -> StepQueues:
-        """The waits of one step with full detail, such as the typical one, each with the queue before it."""
+    def step_queues(self, step: Step) -> tuple[StepQueue, ...]:
+        """The queues of one step with full detail, such as the typical one, each up to a wait."""
         known = self._step_queues.get(step.step)
         if known is None:
             through = walk(self._rows, self.stream, self.site, within(self._rows, step.step), step.start_ns)
-            known = self._step_queues[step.step] = StepQueues(step, through.waits, through.left)
+            known = self._step_queues[step.step] = through.waits
         return known
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
@@ -268,19 +271,25 @@ class Recording:
         names = tuple(operators)
         return self.occurrences(Picked(of=f"o.name IN ({', '.join('?' * len(names))})", values=names))
 
-    def at_line(self, line: Site) -> tuple[Occurrence, ...]:
-        """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
-        same = ", ".join(str(number) for number, site in self._sites.items() if site.file_line == line.file_line)
-        called = Picked(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({same})")
-        return self.occurrences(called) if line.known and same else ()
-
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
         return self.occurrences(Picked(of="instr(s.inputs, ?)", condition=ON_MPS, values=(f'"{dtype}[',)))
 
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known bug of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
+        return tuple(met for met in self.hazards_anywhere() if not met.operator.startswith(_ELSEWHERE))
+
+    def hazards_anywhere(self) -> tuple[Occurrence, ...]:
+        """Those, and calls that meet a bug of another release, macOS or GPU: their ids begin with `ELSEWHERE`."""
         return self.occurrences(Picked(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}"))
+
+    def distinct_calls(self) -> tuple[tuple[Signature, Site], ...]:
+        """Every signature that was called, with each line that called it; without marks of anymps."""
+        found = self._rows(
+            f"SELECT DISTINCT t.signature, t.site FROM {self._counts} t JOIN signatures s ON s.id = t.signature "
+            f"WHERE s.fate <> {Fate.MARK:d} ORDER BY t.site, t.signature"
+        )
+        return tuple((self.signature(signature), self.site(site)) for signature, site in found)
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
         """Non_blocking copies whose host side was touched before a wait, in the order of the run."""

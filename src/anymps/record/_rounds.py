@@ -3,7 +3,8 @@
 A round is something that a loop does once or a few times in each pass: an optimizer's step, a backward, a module's
 call, a batch. A recording holds them in order. This module decides which of them mark the steps, when all are known.
 
-- Where whoever records called each step itself, as `anymps bench` does with a function, these are the steps.
+- Where whoever records called each step itself, as `anymps bench` does with a function, these are the steps, and what
+  comes between two of them is in none.
 - With an optimizer a step ends with it. Of several that take turns (a GAN, an actor and its critic, one for each group
   of parameters) the last one of a round ends it; those that train one after the other have steps of their own.
 - A backward without an optimizer belongs to a training that updates by hand; without a backward, modules that are
@@ -81,6 +82,8 @@ def _settle(connection: sqlite3.Connection) -> None:
         return
     if called := _of_kind(rounds, RoundKind.CALLED):
         _renumber(connection, [round_.end_ns for round_ in called])
+        starts = [(round_.start_ns, step) for step, round_ in enumerate(called)]
+        connection.executemany("UPDATE steps SET start_ns = ? WHERE step = ?", starts)
     elif optimizers := _of_kind(rounds, RoundKind.OPTIMIZER):
         ends = sorted(anchor.end_ns for anchors in cycles(optimizers) for anchor in anchors)
         # As many ends as optimizers' steps: the steps that the run was written with are these already.

@@ -84,8 +84,8 @@ class StepTable:
 
 
 @dataclass(frozen=True)
-class QueuedWait:
-    """One wait in a step, from `start_ns` to `end_ns`, and its queue since `queued_ns`, the end of the previous wait.
+class StepQueue:
+    """What a step queued from `queued_ns`, the end of the previous wait, to a wait from `start_ns` to `end_ns`.
 
     `operators`, `host_ns` and `work_ns` are as in `WaitQueue`. In `Recording.step_queues`, those of the first wait
     count from the step's start.
@@ -100,20 +100,6 @@ class QueuedWait:
     operators: int
     host_ns: int
     work_ns: int
-
-
-@dataclass(frozen=True)
-class StepQueues:
-    """The waits of one step in the order of time; `left` kernels were queued after the last of them."""
-
-    step: Step
-    waits: tuple[QueuedWait, ...]
-    left: int
-
-    @property
-    def operators(self) -> int:
-        """Kernels queued in the whole step."""
-        return self.left + sum(wait.operators for wait in self.waits)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from anymps._vocabulary import Direction, Flag, Phase, Wait
 from anymps.record._facts import Site
 from anymps.record._rows import Rows
-from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare, QueuedWait
+from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare, StepQueue
 from anymps.record.format import ON_CPU, ON_MPS
 
 # In SQLite shifts and `|` bind alike. A call whose signature is missing is neither on mps nor on the CPU.
@@ -32,15 +32,11 @@ _KERNEL: Final = _ON_MPS | _VIEW  # of these two, one that is queued has the fir
 
 @dataclass(frozen=True)
 class Walk:
-    """`shares` are the rows of the step table, by step and phase, of complete steps.
-
-    `left` is how many operators were queued after the last wait.
-    """
+    """`shares` are the rows of the step table, by step and phase, of complete steps."""
 
     shares: dict[int, dict[Phase, PhaseShare]]
     last_phases: dict[int, Phase]
-    waits: tuple[QueuedWait, ...]
-    left: int
+    waits: tuple[StepQueue, ...]
 
     def fallbacks(self, step: int) -> int:
         """How many calls of a complete step ran on the CPU."""
@@ -76,7 +72,7 @@ def walk(
     """
     complete = rows("SELECT step, start_ns, end_ns FROM steps WHERE end_ns IS NOT NULL")
     steps = {step: _Sums(clock=start, end=end) for step, start, end in complete}
-    waits: list[QueuedWait] = []
+    waits: list[StepQueue] = []
     operators = work = 0
     at, sums = None, _Sums()
     for step, kind, start, length, size, line in stream(_CALLS.format(within=within)):
@@ -86,9 +82,7 @@ def walk(
         end = start + length
         if kind & _WAIT:
             host = max(start - since - work, 0)
-            waits.append(
-                QueuedWait(step, since, start, end, Wait(kind >> 16 & 0xFF), site(line), operators, host, work)
-            )
+            waits.append(StepQueue(step, since, start, end, Wait(kind >> 16 & 0xFF), site(line), operators, host, work))
             operators = work = 0
             since = max(end, since)
         elif kind & _KERNEL == _ON_MPS:
@@ -109,7 +103,6 @@ def walk(
         shares={step: _shares(steps[step]) for step, _, _ in complete},
         last_phases={step: Phase(found.last_phase) for step, found in steps.items() if found.last_phase is not None},
         waits=tuple(waits),
-        left=operators,
     )
 
 

@@ -9,27 +9,14 @@ from anymps._text import clean, plural, size
 
 if TYPE_CHECKING:
     from anymps.report._checked import own_kernels_sentence
-    from anymps.report._kernel import kernel_document, kernel_families
-    from anymps.report._outputs import STDOUT, Output, Outputs, check_file, write_file
+    from anymps.report._outputs import STDOUT, Output, Outputs, check_file, is_recording, write_file
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
     from anymps.report.diff import Diff, compare, diff_document, render_diff_json
-    from anymps.report.document import Document, Running, print_document, rendered
+    from anymps.report.document import Document, print_document, rendered
     from anymps.report.plan import plan_document, plan_json
     from anymps.report.run import print_summary, render_summary, render_terminal, report_pieces, run_document
+    from anymps.report.upgrade import upgrade_document, upgrade_json
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_checked": "own_kernels_sentence",
-            "_kernel": "kernel_document kernel_families",
-            "_outputs": "Output Outputs STDOUT check_file write_file",
-            "_rule_page": "rule_page",
-            "comparison": "comparison_document comparison_json",
-            "diff": "Diff compare diff_document render_diff_json",
-            "document": "Document Running print_document rendered",
-            "plan": "plan_document plan_json",
-            "run": "print_summary render_summary render_terminal report_pieces run_document",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

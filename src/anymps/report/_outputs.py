@@ -132,7 +132,7 @@ def check_file(path: Path) -> None:
         check_writable(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
-    if _is_recording(path):
+    if is_recording(path):
         raise UsageError(f"{path} is a recording and will not be overwritten: name another file")
 
 
@@ -166,7 +166,8 @@ def write_stream(pieces: Iterable[str], stream: TextIO) -> None:
         raise UsageError(f"standard output cannot be written: {error.strerror}") from error
 
 
-def _is_recording(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
+    """Whether a file is a database, as recordings are."""
     if not path.is_file():
         return False
     try:

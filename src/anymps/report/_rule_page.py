@@ -23,7 +23,7 @@ def rule_page(rule: Rule) -> str:
     known = [hazard for hazard in all_hazards() if hazard.id == rule.id]
     parts = [
         f"# {rule.id}: {rule.title}",
-        f"Severity: {rule.severity.word}." if known else f"Severity: {rule.severity.word}. {_releases(rule)}",
+        f"Severity: {rule.severity.word}{_of_a_price(known) if known else f'. {_releases(rule)}'}",
         "## What happens",
         rule.why,
         "## Fix",
@@ -64,6 +64,11 @@ def _example(rule: Rule) -> list[str]:
         _code(example.setup),
         *(["## Affected releases", f"{example.releases}."] if example.releases else []),
     ]
+
+
+def _of_a_price(known: list[Hazard]) -> str:
+    """What else decides how severe a known bug is, to end the sentence."""
+    return "; a warning where it adds 5 % or more to the predicted step." if known[0].is_slow else "."
 
 
 def _fault_example(hazard: Hazard) -> list[str]:

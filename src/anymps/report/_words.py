@@ -14,7 +14,6 @@ from anymps.report._predicted import mac_seconds
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
 from anymps.report.document import Cut
 
-_WORTH_A_WORD = 0.1  # of how far the host runs ahead: what changes less says nothing
 _RARE = 0.5  # times a step: a fraction tells less than how often
 _QUEUED_ON_A_CARD = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA GPU."
 _DONE_AT_ONCE = (
@@ -24,11 +23,8 @@ _DONE_AT_ONCE = (
 _MOST_NAMES = 3  # of processes; one more is named, too
 
 
-def verdict(story: Story, findings: Sequence[Finding], *, running: bool = False) -> list[str]:
-    """Two lines: whether it would run on that Mac, then how much there is to change and where to begin.
-
-    While a run goes on, they describe it so far.
-    """
+def verdict(story: Story, findings: Sequence[Finding]) -> list[str]:
+    """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
     fresh = news(findings, story.run.suite)
     summary = how_many(fresh)
     if len(fresh) < len(findings):
@@ -47,7 +43,7 @@ def verdict(story: Story, findings: Sequence[Finding], *, running: bool = False)
         summary += f" {not_begun or choose}"
     fallbacks = len({fallback.operator for fallback in story.fallbacks})
     unused = story.unused and not not_begun
-    would = _would_it_run(run, judged, unused=unused, fallbacks=fallbacks, running=running)
+    would = _would_it_run(run, judged, unused=unused, fallbacks=fallbacks)
     return [would, " ".join(filter(None, (summary, waits(story, findings))))]
 
 
@@ -71,21 +67,14 @@ def waits(story: Story, findings: Sequence[Finding]) -> str:
     number, where = needless_waits(story, findings)
     if not number:
         return ""
-    needless = story.needless(findings)
     one = count(number) == "1"
     of = f" of {_listed(where)}" if where else ""
     whole = sum(share.waits for share in story.step_table.typical)
     fewest = min((step.waits for step in story.step_sums[1:]), default=number)
     step = "every step" if where or fewest >= number else "a typical step"
-    words, them = f"{count(number)} {'wait' if one else 'waits'} in {step}{of}", "it" if one else "them"
     if not where and count(whole) != count(number):
-        words = f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless"
-    reach = story.ahead(needless)
-    if reach is not None and reach.whole:
-        return f"{words}; without {them} the host could queue whole steps without waiting."
-    if reach is None or reach.without - reach.now < _WORTH_A_WORD * reach.now:
-        return f"{words}."
-    return f"{words}; without {them} the host could run {reach.without:,} operators ahead, not {reach.now:,}."
+        return f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless."
+    return f"{count(number)} {'wait' if one else 'waits'} in {step}{of}."
 
 
 def needless_waits(story: Story, findings: Sequence[Finding]) -> tuple[float, list[str]]:
@@ -204,11 +193,8 @@ def _not_begun(run: Meta, *, unused: bool) -> str:
     return f"The script made {plural(seen, 'training step')}, and --steps is {steps[0]}:{steps[1]}."
 
 
-def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[str]:
-    """What the reader must not conclude from this report; one sentence each. A run may be going on.
-
-    A `brief` report has no times that need one.
-    """
+def limits(story: Story, *, brief: bool = False) -> list[str]:
+    """What the reader must not conclude from this report; one sentence each; fewer in a `brief` one."""
     sentences = []
     if not story.run.on_mac and not brief:
         sentences.append(_whose_times(story.on_mac))
@@ -226,7 +212,7 @@ def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[
             f"Joined from {len(story.parts)} processes ({names}), "
             "which are shown one after another: times and memory are those of one process at a time."
         )
-    if not story.complete and not running:
+    if not story.complete:
         cut = ", ".join(clean(part.name) for part in story.parts if not part.complete)
         which = f"The recording of {cut}" if cut else "The recording"
         sentences.append(f"{which} stops in the middle of the run: this report covers the run up to there.")
@@ -287,7 +273,7 @@ def not_modelled(run: Meta) -> list[str]:
     ]
 
 
-def _would_it_run(run: Meta, judged: Judgement, *, unused: bool, fallbacks: int, running: bool) -> str:
+def _would_it_run(run: Meta, judged: Judgement, *, unused: bool, fallbacks: int) -> str:
     mac, ended, outcome = clean(run.mac) or "a Mac", judged.ending, judged.outcome
     failed, ran = ("Did not run", "Ran") if run.on_mac else ("Would not run", "Would run")
     where = place(judged.site, run.directory)
@@ -305,8 +291,6 @@ def _would_it_run(run: Meta, judged: Judgement, *, unused: bool, fallbacks: int,
         return f"{subject} ended with {exception}{at}{early}."
     if outcome is Outcome.CUT:
         refused = f"MPS on {mac} rejected {plural(judged.refused, 'call') if judged.refused else 'nothing'}"
-        if running:
-            return f"So far {refused}."
         if unused:
             return f"{clean(ended.early)} before it used mps."
         return f"{clean(ended.early)}; until then {refused}."

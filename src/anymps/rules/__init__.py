@@ -8,15 +8,7 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.rules._casts import castable_dtypes, refused_cast
-    from anymps.rules._coverage import (
-        Coverage,
-        Kind,
-        Summary,
-        coverage,
-        coverage_summary,
-        find_operators,
-        nearest_operators,
-    )
+    from anymps.rules._coverage import Coverage, Kind, coverage, find_operators, nearest_operators
     from anymps.rules._determinism import AlertRow, alerts
     from anymps.rules._device_checks import NOT_CHECKED, device_checks
     from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
@@ -42,26 +34,4 @@ if TYPE_CHECKING:
     from anymps.rules._wheel import installed_torch, native_functions
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_casts": "castable_dtypes refused_cast",
-            "_coverage": "Coverage Kind Summary coverage coverage_summary find_operators nearest_operators",
-            "_determinism": "AlertRow alerts",
-            "_device_checks": "NOT_CHECKED device_checks",
-            "_dtypes": "DtypeRow REFUSED_DTYPES SCALAR_TYPES dtype_table refused_dtype widened_dtypes",
-            "_encoding": "Family Trait When",
-            "_families": "family",
-            "_limits": "ERROR_CLASSES OPERATOR_LIMITS missing_stub operator_limits",
-            "_metal_dtypes": "kernel_table",
-            "_metal_kernels": "has_metal_kernel metal_kernel_since",
-            "_operators": "CoreRow core_table fallback_operators operator_rules",
-            "_readings": "in_force",
-            "_registered": "FIRST_RELEASE LAST_RELEASE native_since registered registrations",
-            "_versions": (
-                "NEWEST OLDEST SUPPORTED TorchVersion VersionRules check_supported parse_torch_version version_rules"
-            ),
-            "_waits": "WAITS wait_of",
-            "_wheel": "installed_torch native_functions",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

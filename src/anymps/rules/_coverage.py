@@ -18,23 +18,14 @@ from typing import Final
 
 from anymps._errors import UnsupportedTorchError
 from anymps.rules._dtypes import SCALAR_TYPES, refused_dtype, widened_dtypes
-from anymps.rules._encoding import Family
-from anymps.rules._families import family, is_verified
 from anymps.rules._limits import OPERATOR_LIMITS, OperatorLimit
 from anymps.rules._operators import operator_rules
 from anymps.rules._readings import Release, holds
 from anymps.rules._registered import native_since, registered, registrations
 from anymps.rules._versions import NEWEST, OLDEST, check_supported
-from anymps.rules._waits import WaitRule, wait_of
+from anymps.rules._waits import SyncPoint, wait_of
 from anymps.rules._wheel import Overload, installed_torch, native_functions
-from anymps.rules.texts import (
-    SAME_GPU_CHECKS,
-    BackendText,
-    devices_differ,
-    linear_argument,
-    scaler_argument,
-    tensor_on_cpu,
-)
+from anymps.rules.texts import BackendText
 
 # Python modules whose functions carry the module's name in the operator's: torch.linalg.qr is linalg_qr.
 _MODULES: Final = ("fft", "linalg", "sparse", "special")
@@ -63,10 +54,9 @@ class Coverage:
     `layouts` are those with an MPS kernel. `through` is the overload that does the work of a structured one, empty if
     none. `related` are operators behind a composite one that are missing or always fall back. `since` is the first
     release that runs it on mps (the first of the table: or an earlier one), None if none does. `refused` and `widened`
-    are dtypes: those that raise, and those that MPS computes and the CPU does not. `check` is what a tensor on the CPU
-    is told, None where nothing is checked or the words are not known. `limits` are fixed texts for other arguments.
-    `wait` is why the host waits inside. `assumed`: the release's operator list is not there, so that it is not sure
-    whether a composite or missing operator was the same in it. `details`: whether dtypes, checks, waits and limits of
+    are dtypes: those that raise, and those that MPS computes and the CPU does not. `limits` are fixed texts for other
+    arguments. `wait` is why the host waits inside. `assumed`: the release's operator list is not there, so that it is
+    not sure whether a composite or missing operator was the same in it. `details`: whether dtypes, waits and limits of
     the release are known at all.
     """
 
@@ -78,22 +68,10 @@ class Coverage:
     since: Release | None = None
     refused: tuple[tuple[str, BackendText], ...] = ()
     widened: tuple[str, ...] = ()
-    family: Family | None = None
-    family_verified: bool = True
-    check: BackendText | None = None
-    scalar_on_cpu: bool = False
-    wait: WaitRule | None = None
+    wait: SyncPoint | None = None
     limits: tuple[OperatorLimit, ...] = ()
     assumed: bool = False
     details: bool = True
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How many overloads there are of each kind, and which operators (base names) became native when."""
-
-    counts: Mapping[Kind, int]
-    came: Mapping[Release, tuple[str, ...]]
 
 
 def find_operators(query: str) -> list[str]:
@@ -129,23 +107,6 @@ def coverage(overload: str, release: Release | None = None) -> Coverage:
     if release is None:
         release = check_supported(installed_torch().version).release
     return _with_details(_answer(overload, release), overload, release)
-
-
-def coverage_summary(release: Release | None = None) -> Summary:
-    """The counts for a release (None: the installed one), and what each release brought."""
-    counts = dict.fromkeys(Kind, 0)
-    for name in _names():
-        counts[coverage(name, release).kind] += 1
-    came: dict[Release, set[str]] = {}
-    for name, entries in registrations().items():
-        for entry in entries:
-            if entry.key == "MPS":
-                came.setdefault(entry.since, set()).add(_base(name))
-    oldest = {name: min(since for since in came if name in came[since]) for since in came for name in came[since]}
-    return Summary(
-        counts,
-        {since: tuple(sorted(name for name in came[since] if oldest[name] == since)) for since in sorted(came)},
-    )
 
 
 def _base(overload: str) -> str:
@@ -189,12 +150,14 @@ def _answer(name: str, release: Release) -> Coverage:
     if "Fallback" in keys:
         return replace(answer, kind=Kind.ALWAYS_FALLBACK)
     if not keys.isdisjoint(("MPS", "Python")):
-        known = overload is not None and release == installed
-        return replace(answer, kind=Kind.NATIVE, scalar_on_cpu=known and operator_rules()[name].scalar_cpu_ok)
+        return replace(answer, kind=Kind.NATIVE)
     if overload is None or installed is None:  # of an older or newer release
         return replace(answer, assumed=True)
     if release != installed:
         now = _answer(name, installed).kind
+        decomposes = any(key.startswith("Composite") for key in overload.dispatch)
+        if decomposes or not (overload.dispatch or overload.structured_delegate):  # it can do without a kernel
+            now = Kind.COMPOSITE
         return replace(answer, kind=now if now in (Kind.COMPOSITE, Kind.ELSEWHERE) else Kind.MISSING, assumed=True)
     delegate = overload.structured_delegate
     if delegate:
@@ -229,15 +192,11 @@ def _with_details(answer: Coverage, name: str, release: Release) -> Coverage:
     native = answer.kind is Kind.NATIVE
     said = _refused(name, version) if native or _base(name) in ("convolution", "_convolution") else ()
     texts = {text.text for _, text in said}
-    check = family(name, version) if native and _takes_several(name) else None
     return replace(
         answer,
         since=since,
         refused=said,
         widened=_widened(name, version) if native else (),
-        family=check,
-        family_verified=check is None or is_verified(name),
-        check=_words(check, _base(name)) if check is not None else None,
         wait=_wait(answer, name, version),
         limits=tuple(limit for limit in _limits(_base(name), release) if limit.text not in texts) if native else (),
     )
@@ -257,28 +216,7 @@ def _refused(name: str, version: str) -> tuple[tuple[str, BackendText], ...]:
     return tuple((dtype, text) for dtype, text in pairs if text is not None)
 
 
-def _takes_several(name: str) -> bool:
-    """Whether tensors of a call can lie on two devices; an operator that is not installed may."""
-    return name not in _functions() or _functions()[name].tensor_arguments > 1
-
-
-def _words(check: Family, base: str) -> BackendText | None:
-    """The text that one tensor on the CPU gets."""
-    if check is Family.SAME_GPU and base in SAME_GPU_CHECKS:
-        checked = SAME_GPU_CHECKS[base]
-        return tensor_on_cpu(checked, [checked.arguments[-1][1]])
-    if check is Family.LINEAR:
-        return linear_argument("weight", "cpu")
-    if check is Family.GRADSCALER:
-        return scaler_argument("found_inf")
-    if check in (Family.ITERATOR, Family.DOT):
-        return devices_differ(check, "mps:0", "cpu")
-    if check is Family.MASKED_FILL:
-        return devices_differ(check, "cpu", "mps:0")
-    return devices_differ(check) if check in (Family.PLACEHOLDER, Family.METAL) else None
-
-
-def _wait(answer: Coverage, name: str, version: str) -> WaitRule | None:
+def _wait(answer: Coverage, name: str, version: str) -> SyncPoint | None:
     if "strided" in answer.layouts:
         return wait_of(name, version) if answer.kind is Kind.NATIVE else None
     return wait_of(name, version, sparse=True) if "sparse COO" in answer.layouts else None

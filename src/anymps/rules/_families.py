@@ -34,7 +34,6 @@ _LETTERS: Final = {
 }
 
 _FAMILIES: Final[dict[str, str]] = read_table(__file__, "families.toml")
-_UNVERIFIED: Final = frozenset(_FAMILIES.pop("unverified").split())
 
 
 def family(name: str, version: str | TorchVersion) -> Family:
@@ -52,11 +51,3 @@ def family(name: str, version: str | TorchVersion) -> Family:
 def _table(release: Release) -> dict[str, Family]:
     column = release[1] - READING.first[1]
     return {name: _LETTERS[letters[column]] for letters, names in _FAMILIES.items() for name in names.split()}
-
-
-def is_verified(name: str) -> bool:
-    """Whether a check was found for the operator in every release that has it.
-
-    For the few others METAL is an assumption: they set Metal kernel arguments, but the setter was not seen.
-    """
-    return name.partition(".")[0] not in _UNVERIFIED

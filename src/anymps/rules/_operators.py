@@ -19,7 +19,7 @@ from anymps.rules._encoding import NO_TRAITS, Family, Trait, When
 from anymps.rules._families import family
 from anymps.rules._readings import Reading
 from anymps.rules._versions import TorchVersion, VersionRules, check_supported, version_rules
-from anymps.rules._waits import WaitRule, wait_of
+from anymps.rules._waits import SyncPoint, wait_of
 from anymps.rules._wheel import Overload, installed_torch, native_functions
 
 READING: Final = Reading(
@@ -100,7 +100,7 @@ class OperatorRule:
     from_python: bool
     composite: bool
     waits: Wait
-    wait: WaitRule | None
+    wait: SyncPoint | None
     cross_device: Family
     scalar_cpu_ok: bool
     cpu_index_ok: bool

@@ -26,8 +26,8 @@ READING: Final = Reading(
 
 
 @dataclass(frozen=True)
-class WaitRule:
-    """One reason to wait.
+class SyncPoint:
+    """Why operators make the host wait.
 
     `what` says what the host waits for; `condition` says when, if not always, and `when` is the name by which the
     native core knows it. `operators` are base names (all overloads) or `name.overload`, `sparse` those whose sparse
@@ -46,16 +46,16 @@ class WaitRule:
     until: Release | None = None
 
 
-def _wait(given: dict[str, Any]) -> WaitRule:
+def _wait(given: dict[str, Any]) -> SyncPoint:
     kind = Wait[given.get("kind", "inside_operator").upper()]
-    return ranged(WaitRule, {**given, "kind": kind, "when": When(given.get("when", When.ALWAYS))})
+    return ranged(SyncPoint, {**given, "kind": kind, "when": When(given.get("when", When.ALWAYS))})
 
 
 WAITS: Final = {name: _wait(given) for name, given in read_table(__file__, "waits.toml").items()}
 """Every rule by a short stable name."""
 
 
-def wait_of(name: str, version: str | TorchVersion, *, sparse: bool = False) -> WaitRule | None:
+def wait_of(name: str, version: str | TorchVersion, *, sparse: bool = False) -> SyncPoint | None:
     """The rule for an operator overload (`nonzero`, `index.Tensor`), or None if it does not make the host wait.
 
     `sparse` asks for its sparse kernel. Raises UnsupportedTorchError outside the supported range of torch.
@@ -65,6 +65,6 @@ def wait_of(name: str, version: str | TorchVersion, *, sparse: bool = False) -> 
 
 
 @lru_cache(maxsize=10)
-def _table(release: tuple[int, int], sparse: bool) -> dict[str, WaitRule]:
+def _table(release: tuple[int, int], sparse: bool) -> dict[str, SyncPoint]:
     rules = (rule for rule in WAITS.values() if holds(rule, release) and rule.sparse == sparse)
     return {operator: rule for rule in rules for operator in rule.operators}

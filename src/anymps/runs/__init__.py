@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 from anymps.runs._order import Observer, Order
-from anymps.runs._process import Answer, Runner, processor_limits, run, together
+from anymps.runs._process import Answer, Runner, processor_limits, run, together, undisturbed

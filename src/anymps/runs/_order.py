@@ -27,7 +27,7 @@ class Observer:
         """
 
     def stepped(self) -> bool:
-        """In an order with `steps`, an optimizer has stepped; whether to note facts now, as a killed process cannot."""
+        """In an order with `steps`, a step or call came; whether to note facts now, as a killed process cannot."""
         return False
 
     def stop(self) -> None:
@@ -46,8 +46,9 @@ class Order:
     the process as it is. If `seeded`, all generators begin with the same seed. `recorded` makes a recording, with
     `children` also of the processes that the script starts; `observer` notes what else is asked for.
 
-    After `steps` of its loop the script is ended, after `seconds` the process. If `patient` it may use its seconds of
-    the processor, however busy the machine is, and is ended after PATIENCE times as long.
+    After `steps` of its loop the script is ended, with or without an optimizer, after `seconds` the process. If
+    `patient` it may use its seconds of the processor, however busy the machine is, and is ended after PATIENCE times as
+    long.
 
     Unless it `may_write`, what it writes goes to the run's folder. `sources` are texts to run in place of files.
     `environment` are variables, None for one to do without; `python` is another interpreter than this one,

@@ -56,8 +56,9 @@ class Answer:
         """The facts that were noted; empty if the script did not start, or its process was killed.
 
         `error` is how it ended, in one line, empty for 0; `trail` the lines of the exception that ended it, the
-        outermost first; `early` whether its steps ended it; `unrecorded` why the recording was lost; `written` and
-        `removed` files that are on disk as they were. The others are those of the order's observer.
+        outermost first; `early` whether its steps ended it, and `loop` the file and line of the loop if these were
+        rounds of one without an optimizer; `unrecorded` why the recording was lost; `written` and `removed` files that
+        are on disk as they were. The others are those of the order's observer.
         """
         path = self.folder / NOTED
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -126,6 +127,13 @@ def together(runs: Sequence[Callable[[], _T]]) -> list[_T]:
     """What functions give that run orders, all at the same time. Where one fails, the processes of all are ended."""
     with Runner(len(runs)) as runner:
         return [each.result() for each in [runner.submit(each) for each in runs]]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within this context no order's process is started or ended, as that would end what else this process starts."""
+    with _starting:
+        yield
 
 
 def run_command(command: Sequence[str], folder: Path, order: Order) -> int | None:

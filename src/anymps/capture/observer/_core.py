@@ -15,11 +15,10 @@ import torch
 from anymps.capture.observer._refusals import (
     DELAYED_ERROR,
     culprit_of,
-    keeps_results_alone,
     kind_of,
     refused_operator,
 )
-from anymps.capture.observer._waits import WaitWatch
+from anymps.capture.observer._waits import BindingWrappers
 from anymps.device import known_hazards
 from anymps.record import Fate, RefusalKind
 
@@ -61,7 +60,7 @@ class ObserverCore:
         about to run.
         """
         self._core = core
-        self._waits = WaitWatch(self._core, self._surfaced)
+        self._waits = BindingWrappers(self._core, self._surfaced)
         self._note_refusal: Callable[..., None] | None = None
         self._note_surfaced: Callable[[int], None] | None = None
         self._blamed = 0
@@ -141,7 +140,7 @@ class ObserverCore:
             self._surfaced(error)
             return Answer.LATE
         if type(error) not in _OF_TORCH:
-            return Answer.LATE if keeps_results_alone(operator) else Answer.FOREIGN
+            return Answer.FOREIGN
         kind = kind_of(error, wide_complex=wide_complex)
         if kind is None:
             return Answer.RAISED

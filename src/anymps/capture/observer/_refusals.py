@@ -1,7 +1,4 @@
-"""What an exception of the device means: the kind of refusal, recognised by the backend's known messages.
-
-And whether the kernel of a call that it ended has run.
-"""
+"""What an exception of the device means: the kind of refusal, recognised by the backend's known messages."""
 
 from __future__ import annotations
 
@@ -38,40 +35,6 @@ from anymps.rules.texts import (
 )
 
 _ANY: Final = "ANYTHING"  # stands in a text for what changes from call to call
-_RESULTS_ALONE: Final = frozenset(
-    {
-        "_log_softmax",
-        "_safe_softmax",
-        "_softmax",
-        "celu_",
-        "elu_",
-        "exp",
-        "exp2",
-        "expm1",
-        "kthvalue",
-        "leaky_relu_",
-        "max.dim",
-        "median.dim",
-        "min.dim",
-        "mode",
-        "nanmedian.dim",
-        "native_dropout",
-        "polar",
-        "reciprocal",
-        "relu",
-        "rsqrt",
-        "sigmoid",
-        "sort",
-        "sort.stable",
-        "special_ndtri",
-        "sqrt",
-        "tan",
-        "tanh",
-        "topk",
-    }
-)
-"""Operators whose formula names no argument but a result (tools/autograd/derivatives.yaml, torch 2.11 to 2.15)."""
-
 _MISSING: Final = re.compile(r"The operator '(?P<operator>[^']+)'")
 _ALLOCATION: Final = "aten::empty.memory_format"
 _BY_ALLOCATOR: Final = frozenset(
@@ -182,13 +145,3 @@ _FAMILIES: Final = (Family.ITERATOR, Family.DOT, Family.MASKED_FILL, Family.PLAC
 
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(re.escape(text).replace(_ANY, ".*?"), re.S)
-
-
-def keeps_results_alone(operator: str) -> bool:
-    """Whether a hook on what autograd keeps of `aten::exp` runs after the kernel, and never before it.
-
-    The early stop of `torch.utils.checkpoint` raises in such a hook: it then ends a call whose kernel has run. A form
-    in place has the formula of its operator.
-    """
-    name = operator.removeprefix("aten::")
-    return name in _RESULTS_ALONE or name.removesuffix("_") in _RESULTS_ALONE

@@ -38,8 +38,8 @@ class _Event:
     """Where it was recorded last."""
 
 
-class WaitWatch:
-    """The functions in the place of torch's while a recording runs."""
+class BindingWrappers:
+    """Functions in the place of torch's bindings while a recording runs: those that wait leave a mark."""
 
     def __init__(self, tape: NativeCore, raised: Callable[[Exception], None]) -> None:
         """`raised` gets what a wait raised."""

@@ -21,7 +21,7 @@ from anymps.commands.bench._session import bench_text, more_runs, recorded_steps
 
 if TYPE_CHECKING:
     from anymps.commands.bench._prediction import Prediction
-    from anymps.train.timing import Comparison, Contender, Timing
+    from anymps.timing import Comparison, Contender, Timing
 
 
 class BenchFunction:
@@ -52,7 +52,7 @@ class BenchFunction:
 
     def _time(self) -> None:
         """Import, prepare and time. Raises TargetNotFoundError."""
-        from anymps.train.timing import compare
+        from anymps.timing import compare
 
         asked, function = self._asked, self._find()
         takes_device = _takes_device(function)
@@ -128,7 +128,7 @@ def _prepare(function: Callable[..., object], device: str, takes_device: bool) -
 
     Only a first call shows which. That call is timed too, because it compiles.
     """
-    from anymps.train.timing import Contender, Stopwatch
+    from anymps.timing import Contender, Stopwatch
 
     results: list[object] = []
 
@@ -149,7 +149,8 @@ def _predicted(timing: Timing, contender: Contender, torch: str) -> Prediction:
         with anymps.record() as capture:
             for _ in range(recorded_steps(timing)):
                 with capture.call():
-                    contender.function()
+                    result = contender.function()
+                del result  # between two calls, where its time is no step's
     except (BuildError, EnableError) as error:  # a Mac without a compiler, a function that records itself
         return Prediction(timing, None, error.reason)
     return predict(timing, capture.recording, torch)

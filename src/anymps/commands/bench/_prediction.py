@@ -12,7 +12,7 @@ from anymps.forecast import Forecast, forecast
 
 if TYPE_CHECKING:
     from anymps.record import Recording
-    from anymps.train.timing import Timing
+    from anymps.timing import Timing
 
 COLUMNS: Final = ("", "measured", "predicted", "80 % interval", "")
 _NOT_COMPARED: Final = "is not compared: the times above are this machine's, not a Mac's."

@@ -18,7 +18,7 @@ from anymps.runs.inside import StepsDone
 if TYPE_CHECKING:
     from anymps.capture import Capture
     from anymps.commands.bench._prediction import Prediction
-    from anymps.train.timing import Comparison, StepTimer, Timing
+    from anymps.timing import Comparison, StepTimer, Timing
 
 FORMAT: Final = "anymps-bench"
 VERSION: Final = 1
@@ -48,7 +48,7 @@ class BenchSession:
         import anymps
 
         anymps.enable(**{**self._asked.device(), "start_method": "system"})  # as beside it on the CPU
-        from anymps.train.timing import StepTimer
+        from anymps.timing import StepTimer
 
         self._name = f"step of {target.name}"
         self._timer = self._stack.enter_context(StepTimer(self._asked.warmup, self._on_step))
@@ -59,7 +59,7 @@ class BenchSession:
         self.keep(ending)
         timing = self._timing or (self._timer.timing(self._name) if self._timer is not None else None)
         if timing is not None:
-            from anymps.train.timing import Comparison
+            from anymps.timing import Comparison
 
             timing = replace(timing, more=more_runs(timing.n, self._asked.repeat))
             found = self._prediction(timing)
@@ -125,14 +125,14 @@ def recorded_steps(timing: Timing) -> int:
 
 def more_runs(made: int, repeat: int) -> str:
     """How to time more, where a measurement was to have `repeat` runs and made fewer, or as many."""
-    from anymps.train.timing import FEW_RUNS
+    from anymps.timing import FEW_RUNS
 
     return "let the script make more steps" if made < repeat else f"pass --repeat {FEW_RUNS}"
 
 
 def no_step_left(made: int) -> str:
     """Why no step of a script was recorded, and what to do: after the warm-up it made `made`."""
-    from anymps.train.timing import FEW_RUNS
+    from anymps.timing import FEW_RUNS
 
     fewer = made - _FEWEST - 2
     repeat = f"time fewer steps, such as --repeat {fewer}" if fewer >= FEW_RUNS else "let it make more steps"

@@ -66,7 +66,8 @@ def lines(facts: Facts, diagnosis: Diagnosis) -> list[str]:
     result.append("environment")
     for note in diagnosis.notes:
         result.append(f"  {note.name}={note.value}")
-        result.append(f"                 {'WARN: ' if note.wrong else ''}{note.text}")
+        if note.text:
+            result.append(f"                 {'WARN: ' if note.wrong else ''}{note.text}")
     return result
 
 

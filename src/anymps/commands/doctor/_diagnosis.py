@@ -6,17 +6,19 @@ with it, but the device is not available; it is available. A fourth comes before
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from anymps._errors import UnsupportedTorchError
 from anymps._numbers import digits
 from anymps._settings import variable_of
-from anymps.commands.doctor._environment import Note, explain
 from anymps.commands.doctor._facts import Facts
 from anymps.device import Gpus, why_no_gpu, why_not_gpu
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version, version_rules
 from anymps.rules.texts import macos_too_old
+from anymps.rules.variables import WATERMARKS, explain_watermark, nearest_variable, unread
 
 _RUN = "anymps run SCRIPT, or anymps.enable() in your own code"
 
@@ -45,6 +47,19 @@ class Check:
     name: str
     status: Status
     text: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """A variable that is set; ``text`` is what a watermark does, or a mistake in any other.
+
+    ``wrong`` marks a setting that does something else than it seems to, or fails.
+    """
+
+    name: str
+    value: str
+    text: str = ""
+    wrong: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,7 @@ def diagnose(facts: Facts) -> Diagnosis:
         steps.append(f"for the virtual device: {_RUN}")
     elif device == "real":
         steps.append(_RUN)
-    notes = explain(facts.environment, release)
+    notes = list(explained(facts.environment, release))
     return Diagnosis(state, device, why, steps, checks, notes)
 
 
@@ -226,7 +241,7 @@ def _gpu_check(found: Gpus, wanted: bool) -> Check:
     gpus = [] if why or driver is None else [(gpu, why_not_gpu(found, gpu)) for gpu in driver.gpus]
     serving = [gpu for gpu, lack in gpus if lack is None]
     if serving:
-        told = [f"cuda:{gpu.number}, {gpu.name}, {_room(gpu.free, gpu.total)}" for gpu in serving]
+        told = [f"cuda:{gpu.number}, {gpu.name}, {gpu.total / (1 << 30):.1f} GiB" for gpu in serving]
         return Check("NVIDIA GPU", Status.OK, f"{'; '.join(told)} (--substrate cuda)")
     lacks = [why] if why else [lack for _, lack in gpus if lack]
     if wanted:
@@ -234,6 +249,18 @@ def _gpu_check(found: Gpus, wanted: bool) -> Check:
     return Check("NVIDIA GPU", Status.OK, f"none: {'; '.join(lack.cause for lack in lacks)}")
 
 
-def _room(free: int | None, total: int) -> str:
-    gib = 1 << 30
-    return f"{total / gib:.1f} GiB" if free is None else f"{free / gib:.1f} of {total / gib:.1f} GiB free"
+def explained(environment: Mapping[str, str], release: tuple[int, int] | None) -> Iterator[Note]:
+    """Each variable that is set, for a torch release (None: unknown), in the order given.
+
+    C++ reads the fallback switch with std::stoi (aten/src/ATen/mps/MPSFallback.mm).
+    """
+    for name, value in environment.items():
+        if name in WATERMARKS:
+            yield Note(name, value, *explain_watermark(name, environment))
+        elif name == "PYTORCH_ENABLE_MPS_FALLBACK" and not re.match(r"\s*[+-]?\d", value):
+            yield Note(name, value, "not a number: std::stoi throws when torch is loaded; use 1 or 0", True)
+        elif why := unread(name, release):
+            meant = nearest_variable(name)
+            yield Note(name, value, f"{why}{f'; did you mean {meant}?' if meant else ''}", True)
+        else:
+            yield Note(name, value)

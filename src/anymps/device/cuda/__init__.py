@@ -17,12 +17,4 @@ if TYPE_CHECKING:
     from anymps.device.cuda._uses import on_use
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_face(
-        __name__,
-        {
-            "_alone": "run_alone",
-            "_install": "answer_cuda answers stop_answering",
-            "_refused": "REFUSED REFUSED_MODULES",
-            "_uses": "on_use",
-        },
-    )
+    __getattr__ = lazy_face(__name__)

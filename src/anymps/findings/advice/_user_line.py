@@ -147,6 +147,13 @@ class UserLine:
         return None
 
     @property
+    def fills(self) -> str:
+        """The tensor of `losses[i] = loss`, empty if the line is none, or calls what may copy the value."""
+        target = self.statement.targets[0] if isinstance(self.statement, ast.Assign) else None
+        calls = any(last_name(call) != "detach" for call in self.parsed.calls)
+        return self._text(target.value) if isinstance(target, ast.Subscript) and not calls else ""
+
+    @property
     def keeps_any(self) -> bool:
         """Whether the line assigns to names or to an item by a text: an array would not take a tensor on mps."""
         target = self.statement.targets[0] if isinstance(self.statement, ast.Assign) else None
@@ -197,7 +204,7 @@ def collected(place: Place) -> Rewritten | None:
 
 
 def every_10(place: Place) -> Rewritten | None:
-    """The statement in each fiftieth round, by the loop's own counter."""
+    """The statement in each tenth round, by the loop's own counter."""
     if (
         not place.counter
         or place.code.is_head

@@ -128,6 +128,8 @@ def copy_advice(line: AtLine) -> Advice:
     needed = _needed(line.site)
     if needed:
         return Advice(what, needed)
+    if code.fills:
+        return Advice(what, f"Create `{code.fills}` on mps, where the value is, and read it after the loop.")
     kept = code.without_read
     if kept and code.appends_to:
         # Batches are of several sizes, the last one smaller.
@@ -180,6 +182,15 @@ def reads_action(site: Site) -> bool:
         return True
     given = (given_to_environment(node) for _, statement in recorded_statements(site) for node in ast.walk(statement))
     return any(names & names_given(line.statement) for names in given if names is not None)
+
+
+def _goes_on_with(site: Site, values: str) -> bool:
+    """Whether a line of the loop below an append takes one of the list's last values, `values[-1]`: it would wait."""
+    return any(
+        isinstance(node, ast.Subscript) and ast.unparse(node) == f"{values}[-1]"
+        for _, statement in recorded_statements(site)
+        for node in ast.walk(statement)
+    )
 
 
 def _collect(what: str, site: Site, joined: str, values: str, read: str, edit: LineEdit) -> Advice:
@@ -259,6 +270,8 @@ def _in_value(line: UserLine, at: AtLine) -> Advice:
     if line.adds_to:
         return Advice(what, _TOGETHER, edit=KEPT, written=add_up("{new}", f"`{line.adds_to}`"))
     if line.appends_to:
+        if at.site.known and _goes_on_with(at.site, line.appends_to):
+            return Advice(what, _TOGETHER)
         return _collect(what, at.site, "stack", line.appends_to, "tolist()", KEPT)
     if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):
         return Advice(

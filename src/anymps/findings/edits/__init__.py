@@ -10,6 +10,5 @@ from anymps.findings.edits._portable import (
     chosen_by_name,
     is_seeded,
     portable,
-    portable_before_29,
     tests_device,
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 from anymps.findings.edits._device_place import (
@@ -55,7 +54,7 @@ _ONLY_MPS: Final = {
     "memory_allocated": "mps.current_allocated_memory()",
     "memory_reserved": "mps.driver_allocated_memory()",
 }
-_SINCE_29: Final = ("max_memory_allocated", "max_memory_reserved", "memory_stats", "reset_peak_memory_stats")
+_MEMORY: Final = ("max_memory_allocated", "max_memory_reserved", "memory_stats", "reset_peak_memory_stats")
 _OLD_AMP: Final = {
     "torch.cuda.amp.GradScaler": ("amp.GradScaler", ()),
     "torch.cuda.amp.grad_scaler.GradScaler": ("amp.GradScaler", ()),
@@ -64,7 +63,7 @@ _OLD_AMP: Final = {
 }
 _AMP: Final = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 _NO_DEVICE: Final = -1  # with which `torch.cuda.device` does nothing, in a torch without CUDA, too
-_KNOWN: Final = frozenset({"amp", "device", "is_available", *_ACCELERATOR, *_ONLY_MPS, *_SINCE_29})
+_KNOWN: Final = frozenset({"amp", "device", "is_available", *_ACCELERATOR, *_ONLY_MPS, *_MEMORY})
 
 
 def chosen_by_name(place: Place) -> Rewritten | None:
@@ -113,11 +112,8 @@ def tests_device(place: Place) -> bool:
     return any(map(compares_device, (place.code.statement, *place.tests)))
 
 
-def portable(place: Place, *, memory: bool = True) -> Rewritten | None:
-    """A statement with mps before CUDA; None where there is nothing to change, or not without knowing more.
-
-    `memory`: the `torch.accelerator` of its torch tells of memory.
-    """
+def portable(place: Place) -> Rewritten | None:
+    """A statement with mps before CUDA; None where there is nothing to change, or not without knowing more."""
     torch = place.names.torch
     if any(only_cuda(node, place.names) for node in place.code.nodes):
         return None
@@ -125,22 +121,18 @@ def portable(place: Place, *, memory: bool = True) -> Rewritten | None:
         return None
     if is_seeded(place):
         return None
-    writer = _Writer(place, torch, memory=memory)
+    writer = _Writer(place, torch)
     splices = tuple(writer.write(place.code.statement))
     return Rewritten(splices, tuple(writer.inserts)) if splices else None
-
-
-portable_before_29: Final = partial(portable, memory=False)
 
 
 class _Writer:
     """Finds what asks for CUDA in a statement."""
 
-    def __init__(self, place: Place, torch: str, *, memory: bool) -> None:
+    def __init__(self, place: Place, torch: str) -> None:
         self._place = place
         self._code: Code = place.code
         self._torch = torch
-        self._memory = memory
         self._mps = f"{torch}.backends.mps.is_available()"
         self.inserts: list[Insert] = []
 
@@ -325,7 +317,7 @@ class _Writer:
         if name == "device" and len(node.args) == 1 and not node.keywords:
             index = self._code.source(node.args[0])
             return [Splice(*self._code.span(node.args[0]), self._index(node.args[0], index))]
-        if name in _SINCE_29 and self._memory:
+        if name in _MEMORY:
             return self._instead(node, f"{self._torch}.accelerator.{name}()")
         return []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.findings._catalogue import families
+from anymps.findings.rules._known_faults import fault_of_mark, faults_met
 from anymps.findings.rules._mps002_whole_run import NOTHING_RAN, nothing_ran
 from anymps.findings.rules._mps108_cpu_only import rule_of_ending
 from anymps.findings.rules._mps407_cuda import asked_for_cuda

@@ -1,4 +1,4 @@
-"""MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse.
+"""MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse. MPS86x to MPS88x: slow ones.
 
 The virtual device computes them right on the CPU. PyTorch's own kernels compute them as wrong as a Mac does, where they
 compute the call (`--kernels real`); so a finding says whose values the run had. The device recognises such a call by
@@ -9,16 +9,18 @@ on the tape; see `rules/faults/_model.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from math import fsum
+from typing import Any, Final
 
-from anymps._text import base_name, kernels_of
+from anymps._text import base_name, duration_range, kernels_of, percent
 from anymps._vocabulary import Fate, Flag
-from anymps.findings._loop import by_line, times, uses_mps
+from anymps.findings._loop import AtLine, by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._prices import interval_ns, step_on_mac
 from anymps.findings._release import known_fault, release_in, release_of
-from anymps.record import Occurrence, Recording
+from anymps.record import Occurrence, Phase, Recording
 from anymps.record.format import Picked
-from anymps.rules.faults import COMPILED_LAYER_NORM, NARROWING_COPY, THREADS, Effect, Hazard, all_hazards
+from anymps.rules.faults import COMPILED_LAYER_NORM, ELSEWHERE, NARROWING_COPY, THREADS, Effect, Hazard, all_hazards
 
 MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
@@ -34,7 +36,11 @@ _WHY: Final = {
     Effect.HANGS: "A known bug in the backend: the call never returns.",
     Effect.MAY_HANG: "A known bug in the backend: the call may never return.",
     Effect.RAISES: "MPS rejects the call with an exception.",
+    Effect.SLOW: "The values are right. The call takes {times} as long as another way to the same result.",
 }
+_WORTH: Final = 0.01
+"""The share of a predicted step from which on a slow path is worth a word, and a multiple of it for a warning."""
+_WARNED: Final = 5 * _WORTH
 
 
 _BY_THE_CPU: Final = {
@@ -56,14 +62,24 @@ _BY_KERNELS: Final = {
 }
 
 
+_OF_A_BACKWARD: Final = (
+    "If autograd makes this call, in the backward of the line, use a release without the bug, or compute the line and "
+    "its gradients on the CPU."
+)
+
+
 def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
     """What the fault does to this run's values, by what computed them: a Mac, PyTorch's own kernels or the CPU."""
-    if recording.run.on_mac:
-        return _WHY[hazard.effect]
+    if recording.run.on_mac or hazard.is_slow:
+        return _said(hazard)
     if _by_faulty_kernels(recording, hazard, operator) and hazard.effect in _BY_KERNELS:
         kernels = kernels_of(recording.run.kernels_torch, recording.run.torch_version)
         return _BY_KERNELS[hazard.effect].format(kernels=kernels, operator=operator)
     return _BY_THE_CPU.get(hazard.effect, _WHY[hazard.effect])
+
+
+def _said(hazard: Hazard) -> str:
+    return _WHY[hazard.effect].format(times=hazard.times)
 
 
 def _by_faulty_kernels(recording: Recording, hazard: Hazard, operator: str) -> bool:
@@ -88,19 +104,54 @@ def _rule(hazards: list[Hazard]) -> Rule:
     return Rule(
         id=first.id,
         title=first.title,
-        severity=Severity.WARNING if first.effect in _UNSURE else Severity.ERROR,
-        why=f"{first.what[0].upper()}{first.what[1:]}. {_WHY[first.effect]}",
+        severity=_severity(first),
+        why=f"{first.what[0].upper()}{first.what[1:]}. {_said(first)}",
         fix=first.fix,
         source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, *where]),
         example=None,
         stops=first.effect is Effect.HANGS,
-        wrong=True,
+        wrong=not first.is_slow,
     )
+
+
+def _severity(hazard: Hazard) -> Severity:
+    if hazard.is_slow:
+        return Severity.INFO
+    return Severity.WARNING if hazard.effect in _UNSURE else Severity.ERROR
 
 
 _HAZARDS: Final = {hazard.id: hazard for hazard in reversed(all_hazards())}
 RULES = tuple(_rule([hazard for hazard in all_hazards() if hazard.id == identity]) for identity in sorted(_HAZARDS))
 _RULE_OF: Final = {rule.id: rule for rule in RULES}
+
+
+def fault_of_mark(recording: Recording, name: str) -> tuple[tuple[Hazard, ...], str] | None:
+    """The rows of the known bug that a mark is about, and the operator; None for another mark, and for no row."""
+    if not name.startswith(MARK):
+        return None
+    identity, _, call = name.removeprefix(MARK).removeprefix(ELSEWHERE).partition(" ")
+    identity, _, since = identity.partition("@")
+    release = release_of(recording)
+    rows = tuple(
+        row
+        for row in all_hazards()
+        if row.id == identity
+        and _is_of(row, base_name(call))
+        and ("{}.{}".format(*row.since) == since if since else release is None or row.since <= release <= row.until)
+    )
+    return (rows, call) if rows else None
+
+
+def faults_met(recording: Recording) -> Iterator[tuple[tuple[Hazard, ...], str, Occurrence]]:
+    """The rows of a known bug of any release, macOS or GPU, the operator, and the calls at a line that meet it."""
+    for met in recording.hazards_anywhere():
+        if fault := fault_of_mark(recording, met.operator):
+            yield (*fault, met)
+    for hazard in all_hazards():
+        if hazard.check == COMPILED_LAYER_NORM:
+            yield from (((hazard,), "torch.compile", compiled) for compiled in _compiled_norms(recording))
+        elif hazard.check == THREADS:
+            yield from (((hazard,), thread.operator, thread) for thread in _threads(recording))
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -110,24 +161,60 @@ def find(recording: Recording) -> Iterator[Finding]:
         if identity not in _RULE_OF:
             continue  # of another anymps
         hazard = _HAZARDS[identity]
+        price = _price(recording, line, hazard, base_name(call)) if hazard.is_slow else {}
+        if price is None:
+            continue
         later = " The tensor was read again later." if hazard.check == NARROWING_COPY else ""
+        by_autograd = not hazard.is_slow and line.phases == (Phase.BACKWARD,) and not call.endswith("_backward")
         yield line.finding(
             _RULE_OF[identity],
             why=_why(recording, hazard, base_name(call)),
-            what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}",
+            what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}"
+            f"{price.pop('more', '')}",
+            fix=f"{hazard.fix} {_OF_A_BACKWARD}" if by_autograd else "",
+            **price,
         )
     yield from _compiled(recording)
-    for thread in _threads(recording):
-        hazard = next(hazard for hazard in all_hazards() if hazard.check == THREADS)
-        yield _RULE_OF[hazard.id].finding(
+    minds = known_fault(recording, THREADS)
+    for thread in _threads(recording) if minds else ():
+        assert minds is not None
+        yield _RULE_OF[minds.id].finding(
             thread.site,
-            why=_WHY[hazard.effect],
+            why=_WHY[minds.effect],
             what=(
-                f"`{thread.operator}` ran {times(thread.count)} while another thread was in an operator: {hazard.what}."
+                f"`{thread.operator}` ran {times(thread.count)} while another thread was in an operator: {minds.what}."
             ),
             count=thread.count,
             per_step=thread.per_step,
         )
+
+
+def _price(recording: Recording, line: AtLine, hazard: Hazard, operator: str) -> dict[str, Any] | None:
+    """What a slow path costs the predicted step, for a finding; None where that is nothing, empty if it is not known.
+
+    Its calls take the mean time of the operator's calls in the step, and the path adds its factor of that.
+    """
+    step = step_on_mac(recording) if line.per_step else None
+    calls = {
+        place
+        for place, happening in enumerate(step.happenings if step else ())
+        if happening.call is not None and base_name(happening.call.operator) == operator
+    }
+    if step is None or not calls:
+        return {}
+    spans = (busy.end - busy.start for busy in step.time.device_track if busy.happening in calls)
+    seconds = fsum(spans) / len(calls) * line.per_step
+    low, high = (seconds * (factor - 1.0) for factor in hazard.factor)
+    share = low / (step.time.seconds + low)
+    if share < _WORTH and high / (step.time.seconds + high) < _WARNED:
+        return None
+    cost = interval_ns(step, low)[0], interval_ns(step, high)[1]
+    steps = line.count / line.per_step
+    return {
+        "more": f" That adds {duration_range(*cost)} of GPU time to a step, at least {percent(share)} of it.",
+        "cost_ns": (round(steps * cost[0]), round(steps * cost[1])),
+        "severity": Severity.WARNING if share >= _WARNED else Severity.INFO,
+    }
 
 
 def _verb(hazard: Hazard) -> str:
@@ -142,6 +229,7 @@ def _verb(hazard: Hazard) -> str:
         Effect.HANGS: "never returns on a Mac",
         Effect.MAY_HANG: "can hang on a Mac",
         Effect.RAISES: "MPS refuses",
+        Effect.SLOW: "takes a slow path on MPS",
     }[hazard.effect]
 
 
@@ -152,15 +240,21 @@ _COMPILED: Final = "A known bug in the backend. On a Mac the values may be wrong
 def _compiled(recording: Recording) -> Iterator[Finding]:
     """Modules with a LayerNorm that were compiled for mps, if the recording's torch is known to compile it wrong."""
     hazard = known_fault(recording, COMPILED_LAYER_NORM)
-    for compiled in recording.noted("compile") if hazard is not None else ():
-        site, facts = compiled.occurrence.site, compiled.facts
-        if hazard and facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
-            yield _RULE_OF[hazard.id].finding(
-                site,
-                why=_COMPILED,
-                what=f"A module with an nn.LayerNorm was compiled in a way that {_verb(hazard)}: {hazard.what}.",
-                count=compiled.occurrence.count,
-            )
+    for compiled in _compiled_norms(recording) if hazard else ():
+        assert hazard is not None
+        yield _RULE_OF[hazard.id].finding(
+            compiled.site,
+            why=_COMPILED,
+            what=f"A module with an nn.LayerNorm was compiled in a way that {_verb(hazard)}: {hazard.what}.",
+            count=compiled.count,
+        )
+
+
+def _compiled_norms(recording: Recording) -> Iterator[Occurrence]:
+    for compiled in recording.noted("compile"):
+        facts = compiled.facts
+        if facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
+            yield compiled.occurrence
 
 
 _OF_THE_PROGRAM: Final = (
@@ -176,8 +270,6 @@ _CONCURRENT: Final = Picked(
 
 
 def _threads(recording: Recording) -> tuple[Occurrence, ...]:
-    """Operators that began while another thread was inside one, if the recording's torch is known to mind."""
-    if known_fault(recording, THREADS) is None:
-        return ()
+    """Operators that began while another thread was inside one."""
     several = len(list(recording.stream(f"SELECT DISTINCT thread FROM entries WHERE {_OF_THE_PROGRAM}"))) > 1
     return recording.occurrences(_CONCURRENT) if several else ()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from anymps._text import listed
 from anymps.findings import _catalogue
 from anymps.findings._endings import Ending, ending, ending_refusal
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import PREFER_MPS
 from anymps.findings.edits import Safety, chosen_by_name, place_at
 from anymps.record import Recording, Site, SourcePlace
@@ -50,7 +49,7 @@ UNFINISHED = Rule(
     ),
 )
 
-_THEIRS: Final = {"model": "the model", "batch": "each batch"}
+_MOVED: Final = "Then move the model and each batch, `.to(device)`, and create other tensors with `device=device`."
 _BRANCH: Final = (
     "Put a branch for mps before this one: `if torch.backends.mps.is_available():`. In it, do with mps what this one "
     "does with CUDA. This one then begins with `elif`, so other machines behave as before."
@@ -96,7 +95,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     ended = ending(recording)
     choice = recording.run.device_choice
     if choice is not None and nothing_ran(recording):
-        yield _unused(choice, recording.run.unmoved)
+        yield _unused(choice)
     explaining = (rule.explains(recording) for rule in _catalogue.RULES.values() if rule.explains is not None)
     if not ended.exception or ending_refusal(recording) is not None or any(explaining):
         return
@@ -130,23 +129,14 @@ def nothing_ran(recording: Recording) -> bool:
     return not ended.exception and not ended.early and recording.run.device_choice is not None
 
 
-def _unused(choice: SourcePlace, unmoved: Sequence[SourcePlace]) -> Finding:
-    """About a run without mps, at the line that chose the device as far as the source tells.
-
-    Where none did, `unmoved` are the lines of what is to be moved.
-    """
-    what, site = "The script never named a device, so everything stayed on the CPU.", choice.site
+def _unused(choice: SourcePlace) -> Finding:
+    """About a run without mps, at the line that chose the device as far as the source tells."""
+    site = choice.site
     if choice.chosen:
-        what = "No tensor reached mps. This line chooses the device, and it did not choose mps."
-    fix = _in_words(site)
-    if unmoved:
-        by_kind = {
-            what: [at(place.site) for place in unmoved if place.what == what] for what in ("model", "batch", "made")
-        }
-        places = [f"{whose} at {listed(by_kind[what])}" for what, whose in _THEIRS.items() if by_kind[what]]
-        then = f" Then move {', and '.join(places)}: `.to(device)`." if places else ""
-        made = f" On the device, create the tensors made at {listed(by_kind['made'])}: `device=device`."
-        fix = f"{NOTHING_RAN.fix}{then}{made if by_kind['made'] else ''}"
+        what, fix = "No tensor reached mps. This line chooses the device, and it did not choose mps.", _in_words(site)
+    else:
+        what = "The script never named a device, so everything stayed on the CPU."
+        fix = f"{NOTHING_RAN.fix} {_MOVED}"
     written = "Let the line choose mps too: `{new}`. Other machines behave as before."
     return NOTHING_RAN.finding(
         site,
@@ -154,8 +144,6 @@ def _unused(choice: SourcePlace, unmoved: Sequence[SourcePlace]) -> Finding:
         count=1,
         fix=fix,
         written=written,
-        related_sites=[place.site for place in unmoved],
-        related_as="move at",
     )
 
 

@@ -344,13 +344,13 @@ def _in_loops(recording: Recording, away: Mapping[tuple[str, int], int]) -> Iter
 
 
 def _repeated(recording: Recording) -> Iterator[Occurrence]:
-    """Waits of the program's own lines that are no training step's routine, and had something to wait for."""
+    """Reads in no training step's routine, at the program's own lines; of copies those that had work to wait for."""
     busy = {kind_at(queue.site, queue.wait) for queue in recording.queues() if queue.operators}
     for wait in recording.waits():
         if (
             wait.wait in _READING
             and not is_library(wait.site)
             and not is_every_step(recording, wait)
-            and kind_at(wait.site, wait.wait) in busy
+            and (wait.wait is Wait.ITEM or kind_at(wait.site, wait.wait) in busy)
         ):
             yield wait

@@ -18,7 +18,7 @@ from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every
 from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
 from anymps.findings.advice import BUFFER, ON_DEVICE, WAITS, UserLine, move_module
-from anymps.findings.edits import Safety
+from anymps.findings.edits import Safety, place_at
 from anymps.record import Direction, Noted, Recording, Wait
 from anymps.rules import Kind, coverage
 from anymps.source import (
@@ -201,9 +201,13 @@ def _bytes(constant: Noted) -> int:
 
 
 def _stands_for_data(born: Noted, line: AtLine) -> bool:
-    """Whether it may be a batch of made-up data: drawn in the loop itself, by no generator that must be the CPU's."""
+    """Whether it may be a batch of made-up data: drawn in a loop without other data, by no generator of the CPU's."""
     drawn = _DRAWN_DATA.match(str(born.facts.get("expression", "")))
-    return drawn is not None and not line.modules and not born.facts.get("generator")
+    if drawn is None or line.modules or born.facts.get("generator"):
+        return False
+    place = place_at(line.site)
+    loop = place.loop if place is not None else None
+    return _OF_ANOTHER.search(drawn.string) is None and (loop is None or "range(" in ast.unparse(loop.iter))
 
 
 def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
@@ -243,6 +247,7 @@ def _fix(born: Noted, expression: str) -> str:
 
 
 _DRAWN_DATA: Final = re.compile(r"torch\.rand(?!perm)")  # an order is an index, and no data
+_OF_ANOTHER: Final = re.compile(r"\.(?:shape|size)\b")  # drawn to fit a tensor that is there
 _WRITTEN: Final = "Write `{new}`, which creates it on the device."
 _FILLED: Final = (
     "Create it on the device with `full` or `new_full`, which copies nothing. Most calls also take a plain number."

@@ -12,7 +12,6 @@ from typing import Final
 from anymps.findings._endings import ending_messages
 from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Example, Finding, Rule, Severity, at
-from anymps.findings._release import release_of
 from anymps.findings.advice import EVERYWHERE, PREFER_MPS
 from anymps.findings.edits import (
     Placed,
@@ -24,14 +23,13 @@ from anymps.findings.edits import (
     is_seeded,
     place_at,
     portable,
-    portable_before_29,
     recorded_statements,
     tests_device,
 )
 from anymps.record import Noted, Recording, Site
 from anymps.source import LineEdit, Place, build
 
-_MEMORY_SINCE: Final = (2, 9)  # torch.accelerator.memory_allocated and the like
+_PORTABLE: Final = LineEdit(portable)
 _MOST_USERS: Final = 5  # lines that a finding names beside its own
 
 ANSWERED = Rule(
@@ -41,7 +39,7 @@ ANSWERED = Rule(
     why="Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, or chooses the CPU.",
     fix=EVERYWHERE,
     related_as="used at",
-    edit=LineEdit(portable),
+    edit=_PORTABLE,
     safety=Safety.SAFE,
     project=LineEdit(chosen_by_name),
     source="torch/cuda/__init__.py (_lazy_init) and torch/accelerator/__init__.py, torch 2.7 to 2.15",
@@ -132,8 +130,6 @@ def _ended_a_process(sentence: str, uncaught: Iterable[str]) -> bool:
 
 def _answered(recording: Recording) -> Iterator[Finding]:
     """One for each line that must change; those that only use the device stand beside the line that chose it."""
-    release = release_of(recording)
-    edit = LineEdit(portable if release is not None and release >= _MEMORY_SINCE else portable_before_29)
     lines, portable_choice = [], False
     for notes in notes_by_line(recording.noted("cuda_answered")):
         site = notes[0].occurrence.site
@@ -143,7 +139,7 @@ def _answered(recording: Recording) -> Iterator[Finding]:
             continue
         if _ASKED_BY_TORCH.match(site.via) and "cuda" not in site.source.lower():
             continue  # nn.DataParallel(model), which hands all on to the model where there is no CUDA
-        changes = change_at(Placed(edit, (site,), Safety.SAFE)) is not None
+        changes = change_at(Placed(_PORTABLE, (site,), Safety.SAFE)) is not None
         asks = changes or ("cuda" in site.source.lower() and not (place is not None and tests_device(place)))
         lines.append(_Answered(site, count_of(notes), place, asks))
     asking = list(_by_statement(line for line in lines if line.asks))
@@ -151,12 +147,12 @@ def _answered(recording: Recording) -> Iterator[Finding]:
     chooser = next((line for line in asking if line.place is not None and chooses_device(line.place)), None)
     first: dict[str, Finding] = {}  # of each file the one that tells how `device` is made
     for line in asking:
-        finding = _asking(line, users if line is chooser else (), edit)
+        finding = _asking(line, users if line is chooser else ())
         yield _shortened(finding, first.get(line.site.file))
         if finding.change is not None and finding.change.inserts:
             first.setdefault(line.site.file, finding)
     if users and chooser is None and not portable_choice:
-        yield _using(users, edit)
+        yield _using(users)
 
 
 def _by_statement(lines: Iterable[_Answered]) -> Iterator[_Answered]:
@@ -170,7 +166,7 @@ def _by_statement(lines: Iterable[_Answered]) -> Iterator[_Answered]:
     return iter(together.values())
 
 
-def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Finding:
+def _asking(line: _Answered, users: Sequence[_Answered]) -> Finding:
     others = ""
     if users:
         others = " One other line uses its device." if len(users) == 1 else f" {len(users)} other lines use its device."
@@ -183,7 +179,6 @@ def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Find
         why=_why(line.place),
         fix=_SEEDED[line.place.code.is_head] if line.place and seeded else _in_words(line.site.source),
         related_sites=[user.site for user in users[:_MOST_USERS]],
-        edit=edit,
         written=_KEPT if users else _SEEDING if seeds else "Write `{new}`. Other machines behave as before.",
         severity=Severity.INFO if seeds or seeded else None,
     )
@@ -209,7 +204,7 @@ def _shortened(finding: Finding, before: Finding | None) -> Finding:
     return replace(finding, fix=fix) if change.code else finding
 
 
-def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
+def _using(users: Sequence[_Answered]) -> Finding:
     """About lines that take a device which was chosen as text: at that text, where the recording holds its line."""
     answered = "1 line uses it" if len(users) == 1 else f"{len(users)} lines use it"
     answered += ", and mps answered."
@@ -217,7 +212,6 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
         ANSWERED.finding,
         count=sum(user.count for user in users),
         related_sites=[user.site for user in users[:_MOST_USERS]],
-        edit=edit,
     )
     named = next((site for user in users for site in _named(user.site)), None)
     if named is not None:

@@ -109,7 +109,7 @@ def _many(recording: Recording, step: Forecast, lines: Sequence[AtLine]) -> list
     """
     recorded = next(one for one in recording.steps() if one.step == step.step)
     places = {_place(line) for line in lines}
-    waits = [wait for wait in recording.step_queues(recorded).waits if kind_at(wait.site, wait.wait) in places]
+    waits = [wait for wait in recording.step_queues(recorded) if kind_at(wait.site, wait.wait) in places]
     near = Counter(kind_at(wait.site, wait.wait) for wait in waits if wait.operators <= _FEW)
     begin = Counter(kind_at(wait.site, wait.wait) for wait in waits if wait.operators > _FEW)
     if near.total() < _MANY * max(1, begin.total()):

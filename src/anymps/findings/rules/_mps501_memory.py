@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps._text import percent
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
 from anymps.findings.advice import LESS_MEMORY, keep_numbers
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
@@ -20,7 +20,6 @@ NEAR: Final = 0.9
 """The share of the allocator's limit above which a run is near it: our own measure."""
 
 _LINES = 3
-_CATCH: Final = "Catch `RuntimeError` and look for `out of memory` in its text: mps raises no `OutOfMemoryError`."
 
 _ALLOWED: Final = re.compile(r"max allowed: ([\d.]+) ([KMG])i?B")
 _LOWERED: Final = (
@@ -131,18 +130,14 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
         if limits is not None:
             what += f"; one buffer on {limits.mac.name} must stay below {format_size(limits.largest_buffer)}."
         return refused.finding(BUFFER, what=what, related_sites=())
-    catch = ""
-    if refused.origin.known:
-        what += f" The handler at {at(refused.origin)} does not catch it."
-        catch = _CATCH
     moment = _moment(recording, refused)
-    catch = f"{catch} {_own_limit(recording, refused.message)}".strip()
+    lowered = _own_limit(recording, refused.message)
     if moment is None:
-        fix = f"{catch} {OUT_OF_MEMORY.fix}".lstrip()
+        fix = f"{lowered} {OUT_OF_MEMORY.fix}".lstrip()
         return refused.finding(OUT_OF_MEMORY, what=what, fix=fix, related_sites=())
     lines = moment.by_site()[:_LINES]
     what += f" Held then: {format_size(moment.allocated)} ({category_words(moment)}); most of it: {line_words(lines)}."
-    fix = f"{catch} {_fix(recording, moment, refused.site)}".strip()
+    fix = f"{lowered} {_fix(recording, moment, refused.site)}".strip()
     others = _largest_other_lines(moment, refused.site)
     return refused.finding(OUT_OF_MEMORY, what=what, fix=fix, related_sites=others)
 

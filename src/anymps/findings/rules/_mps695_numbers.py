@@ -223,9 +223,11 @@ def _source(facts: dict[str, object]) -> str:
 def _known_faults(recording: Recording) -> dict[tuple[Site, str], str]:
     """The known bug that calls of an operator met at a line."""
     found = {}
+    slow = {hazard.id for hazard in all_hazards() if hazard.is_slow}
     for use in recording.hazards():
         identity, _, call = use.operator.removeprefix(_MARK).partition(" ")
-        found[use.site, base_name(call)] = identity
+        if identity not in slow:
+            found[use.site, base_name(call)] = identity
     return found
 
 

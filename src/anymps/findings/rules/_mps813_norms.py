@@ -27,9 +27,10 @@ ONE_CORE = Rule(
         "number on any Mac. `clip_grad_norm_` takes such a norm of each gradient."
     ),
     fix=(
-        "Upgrade to torch 2.15, whose kernel uses all cores. Until then, take the norm from sums and clip with it: "
-        "`norm = torch.stack([p.grad.square().sum() for p in parameters]).sum().sqrt()`, then "
-        "`torch.nn.utils.clip_grads_with_norm_(parameters, 1.0, norm)`."
+        "Upgrade to torch 2.15, whose kernel uses all cores. Until then, take the norm from sums and clip with it, to "
+        "the limit that you have: `grads = [p.grad for p in model.parameters() if p.grad is not None]`, "
+        "`norm = torch.stack([grad.square().sum() for grad in grads]).sum().sqrt()`, then "
+        "`torch.nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, norm)`."
     ),
     source=(
         "names of the kernels in the macOS wheels: norm_float_float alone in torch 2.12 to 2.14, "

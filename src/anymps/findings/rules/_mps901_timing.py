@@ -16,7 +16,7 @@ UNFINISHED = Rule(
     title="Time leaves out the GPU's work",
     severity=Severity.WARNING,
     why=("Operators on mps return as soon as they are queued: the clock measured the queueing, not the work."),
-    fix="Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`.",
+    fix="Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps bench`.",
     related_as="first read at",
     source="aten/src/ATen/mps/MPSStream.mm (torch 2.13): kernels are encoded, and committed later",
     example=Example(
@@ -69,7 +69,7 @@ _MANY: Final = (
     "Time many steps together: one `torch.mps.synchronize()` before the first clock read, one before the last, none in "
     "each step (MPS205). `anymps bench` does it for a script as it is."
 )
-_TIMEIT: Final = "End the timed code with `torch.mps.synchronize()`, or use `anymps.train.timing`."
+_TIMEIT: Final = "End the timed code with `torch.mps.synchronize()`, or use `anymps bench`."
 _MOSTLY: Final = 0.9
 """The part of the timed work that must be pending: a copy at the beginning waits too, and times nothing."""
 _MOSTLY_FIRST: Final = 0.5

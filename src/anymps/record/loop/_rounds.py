@@ -79,10 +79,11 @@ class Rounds:
     """The rounds of a loop whose optimizers take turns.
 
     Where a round ends is told only by what comes after it. So a further optimizer may show that what ended before were
-    no rounds: `number` then becomes smaller.
+    no rounds: `number` then becomes smaller. Loops of fewer than `least` rounds count as none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
         self._numbers: dict[Hashable, int] = {}
         self._order: list[int] = []  # of the steps since `_before`
         self._before = 0  # rounds that are counted for good
@@ -131,7 +132,8 @@ class Rounds:
         return self.steps >= RARE or all(optimizer in self._numbers for optimizer in existing())
 
     def _look(self) -> None:
-        found = cycles([Round(RoundKind.OPTIMIZER, name, 0, time, time) for time, name in enumerate(self._order)])
+        order = [Round(RoundKind.OPTIMIZER, name, 0, time, time) for time, name in enumerate(self._order)]
+        found = [anchors for anchors in cycles(order) if len(anchors) >= self._least]
         self._ends = {anchor.key for anchors in found for anchor in anchors}
         self.number = self._before + sum(map(len, found))
         several = len(self._numbers) > MOST_AT_LINE

@@ -244,7 +244,8 @@ def _faults(found: Comparison, divergence: Divergence) -> list[tuple[Hazard, str
         if any(call.by_kernel for call in calls) or not (side.facts.get("virtual") or side.kernels_torch)
     ]
     everywhere = set.intersection(*(ids for _, ids in met)) if len(met) > 1 else set()
-    return [(fault, release) for release, ids in met for fault in all_hazards() if fault.id in ids - everywhere]
+    known = [fault for fault in all_hazards() if not fault.is_slow]
+    return [(fault, release) for release, ids in met for fault in known if fault.id in ids - everywhere]
 
 
 def _names_release(found: Comparison) -> bool:

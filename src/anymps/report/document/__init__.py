@@ -33,7 +33,6 @@ from anymps.report.document._tree import (
     Measured,
     Note,
     Prose,
-    Running,
     Section,
     SourceLine,
     Spot,

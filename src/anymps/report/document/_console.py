@@ -13,14 +13,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from anymps.report.document._tree import HEAT
+
 DEFAULT_WIDTH: Final = 100
 NARROWEST, WIDEST = 60, 120  # below, tables fall apart; above, sentences are hard to read
 
 HEADING: Final = "bold cyan"
 QUIET: Final = "dim"
 STATE_STYLES: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold blue", "clean": "bold green"}
-VERDICTS: Final = {"fits": "bold green", "tight": "yellow", "pages": "bold yellow", "fails": "bold red"}
-"""Of a Mac in a plan."""
+VERDICTS: Final = {
+    "fits": "bold green", "tight": "yellow", "pages": "bold yellow", "fails": "bold red",
+    **{word: STATE_STYLES[state] for word, state in HEAT.items()},
+}  # fmt: skip
+"""Of a Mac in a plan, and of a release; by the first word of a cell."""
 
 
 def fitting(width: int) -> int:

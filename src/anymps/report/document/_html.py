@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from anymps._version import __version__
 from anymps.report._text import shorten
-from anymps.report.document._tree import WORDS, Column, Document, Form
+from anymps.report.document._tree import HEAT, WORDS, Column, Document, Form
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,6 +49,7 @@ def _templates() -> Environment:
     environment.filters["marked"] = _marked
     environment.filters["breakable"] = _breakable
     environment.filters["looks"] = _looks
+    environment.filters["heat"] = lambda verdict: HEAT.get(str(verdict).partition(" ")[0], "")
     environment.filters["kind"] = lambda block: type(block).__name__
     return environment
 

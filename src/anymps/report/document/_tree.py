@@ -17,6 +17,11 @@ from anymps.report._text import shorten
 State = Literal["error", "warning", "info", "clean"]
 WORDS: Final[dict[State, str]] = {state: severity_word(state) for state in get_args(State)}
 """What each is called in what people read."""
+HEAT: Final[dict[str, State]] = {
+    "OK": "clean", "unknown": "info", "slower": "warning", "falls": "warning", "may": "warning", "wrong": "error",
+    "refused": "error", "no": "error",
+}  # fmt: skip
+"""The state that colours a verdict in a table of releases, by its first word."""
 Look = Literal["", "quiet", "fix"]
 
 
@@ -235,21 +240,6 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Running:
-    """How far a run is of which a page tells while it goes on: its `step`, the time so far, and when to look again."""
-
-    step: int
-    elapsed: str
-    refresh_s: int
-
-    @property
-    def words(self) -> str:
-        """What the page says at its top."""
-        step = f"step {self.step:,}, " if self.step else ""
-        return f"Still running: {step}{self.elapsed}. This page reloads until the run ends."
-
-
-@dataclass(frozen=True)
 class Document:
     """A report: its verdict and what else is said at once, numbers that matter most, and sections.
 
@@ -267,7 +257,6 @@ class Document:
     messages: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     figures: tuple[tuple[str, str], ...] = ()
-    running: Running | None = None
     dense: bool = False
 
     def shown(self, form: Form) -> Iterator[tuple[Section, tuple[Block, ...]]]:

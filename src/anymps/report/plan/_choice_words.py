@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from anymps._text import duration, estimate
-from anymps.forecast import bound_words
+from anymps._text import duration, estimate, listed, percent
+from anymps.forecast import BUSY, bound_words
 from anymps.plan import MacTime, Plan, Row, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
@@ -19,7 +19,7 @@ TITLE: Final = "Which Mac?"
 
 _INTERVAL, _SAMPLES, _TOKENS, _SPEED = 4, 5, 6, 8  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
-_HOST: Final = "The times leave out the program's own code and data loading, so `anymps run` predicts longer steps."
+_LOADING: Final = "The times leave out data loading, which `anymps run` includes."
 
 
 def choice_table(plan: Plan) -> Table:
@@ -87,6 +87,8 @@ def said(choice: MacTime) -> str:
         parts.append(f"{rate(choice.samples)}/s")
     elif choice.time is not None:
         parts.append(f"{duration(1e9 * choice.time.seconds)} a step")
+    elif choice.no_time:
+        parts.append("time unknown")
     return f"{_name(choice)}: {', '.join(parts)}"
 
 
@@ -95,10 +97,9 @@ def more(plan: Plan) -> str:
     read = len(plan.base.assumptions)
     lines = text.plural(read, "line")
     lead = f"The script reads values on {lines}, and memory may depend on them: -v lists them. " if read else ""
-    return (
-        f"{lead}-v shows what fills the memory, the limits of each Mac, the times by batch and what to change; "
-        "--report html=plan.html draws it all."
-    )
+    what = ["what fills the memory", "the limits of each Mac"]
+    what += ["the times by batch"] * bool(plan.batches) + ["what to change"] * bool(plan.fixes)
+    return f"{lead}-v shows {listed(what)}; --report html=plan.html draws it all."
 
 
 def remark(plan: Plan) -> str:
@@ -123,8 +124,7 @@ def _row(choice: MacTime, timed: bool) -> tuple[str, ...]:
     largest = largest_batch(choice.largest_batch)
     time, name = choice.time, _name(choice)
     if time is None:
-        why = "unknown: its clock is not public" if timed and choice.verdict.has_room else ""
-        return name, choice.verdict.value, largest, "", "", "", "", why, "", ""
+        return name, choice.verdict.value, largest, "unknown" if timed and choice.no_time else "", *[""] * 6
     speed = ("", "")
     if choice.speed is not None:
         low, high = rate(choice.speed.low), rate(choice.speed.high)
@@ -148,24 +148,35 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
         yield _about_own_mac(plan.own)
         yield "" if plan.asked else words.FEWEST
         yield _interval(plan.choices) if intervals else ""
-        yield _HOST
+        yield _LOADING if plan.base.work is not None and plan.base.work.batches else ""
+        yield _busy(plan)
         yield from words.about_times(plan)
-    yield _no_times(plan)
+    yield from _no_times(plan)
     if any(choice.verdict is Verdict.TIGHT for choice in plan.choices):
         yield _TIGHT
     yield words.larger_unknown(plan.no_larger, plan.problem)
 
 
-def _no_times(plan: Plan) -> str:
-    """Why no Mac has a time; nothing where one has, and where the verdicts say it."""
-    fitting = [choice.mac for choice in plan.choices if choice.verdict.has_room]
-    if plan.times or not fitting:
+def _busy(plan: Plan) -> str:
+    """That other programs had the core while the run was measured; nothing where that moves no time."""
+    busy = plan.base.work.busy if plan.base.work is not None else 0.0
+    own = max(dict(each.time.shares).get("host code", 0.0) / each.time.seconds for each in plan.times if each.time)
+    if busy * own < BUSY:
         return ""
-    if plan.base.work is None:
-        return "No time is predicted, because the script made no whole step."
-    if all(mac.fp32_peak is None for mac in fitting):
-        return "No time is predicted, because the clock of that GPU is not public."
-    return "No time is predicted, because too few of the step's calls have a known time."
+    return f"This machine was busy for {percent(busy)} of the time in the program's own code: the intervals are wider."
+
+
+def _no_times(plan: Plan) -> Iterator[str]:
+    """Why Macs have no time; nothing where all have one, and where the verdicts say it."""
+    names: dict[str, list[str]] = {}
+    for choice in plan.choices:
+        if choice.no_time and not (plan.times and choice.own):
+            names.setdefault(choice.no_time, []).append(choice.mac.name)
+    if plan.times:
+        yield from (f"No time is predicted for {listed(macs)}, because {why}." for why, macs in names.items())
+    elif names:
+        why = "the script made no whole step" if plan.base.work is None else max(names, key=lambda why: len(names[why]))
+        yield f"No time is predicted, because {why}."
 
 
 def _about_own_mac(own: MacTime | None) -> str:
@@ -174,7 +185,8 @@ def _about_own_mac(own: MacTime | None) -> str:
         return ""
     name = own.mac.name
     if own.time is None:
-        return f"No time is predicted for {name}, so nothing is compared with it."
+        why = own.no_time or "its memory is too small"
+        return f"No time is predicted for {name}, because {why}; so nothing is compared with it."
     if not own.verdict.has_room:
         what = "pages" if own.verdict is Verdict.PAGES else "fails"
         return f"On {name} the run {what}: speeds are relative to its step there with enough memory."

@@ -25,6 +25,7 @@ def plan_json(plan: Plan) -> str:
         "asked": [mac.name for mac in plan.asked],
         "steps": plan.base.steps,
         "ended_after": plan.base.limit,
+        **({"loop": _place(plan.base.loop)} if plan.base.loop is not None else {}),
         "batch": plan.base.batch,
         "sequence": plan.base.sequence,
         "peak": _peak(plan.base.peak, story.peak_reserved),

@@ -15,6 +15,7 @@ from anymps.plan import (
     Fix,
     Kind,
     MacOutcome,
+    Measured,
     NoLarger,
     OtherAllocations,
     Plan,
@@ -108,6 +109,15 @@ def summary(plan: Plan) -> str:
         f"(torch {text.clean(plan.torch)}, {text.plural(plan.base.steps, 'step')} measured on shapes)."
         + (f" The {plan.base.limit:g} s of --seconds ran out: later steps may need more." if plan.base.limit else "")
     )
+
+
+def ended(base: Measured) -> str:
+    """That rounds of a loop ended the measurement, and what it leaves out; nothing where none did."""
+    if base.loop is None:
+        return ""
+    rounds = f"{text.plural(base.steps, 'round')} of the loop at {text.place(base.loop, os.getcwd())}"
+    differ = " Their tensors change size, so later rounds may need more memory and time." if base.rounds_differ else ""
+    return f"The measurement stopped after {rounds}.{differ} A larger --steps measures more of the script."
 
 
 def dropped(found: Dropped) -> str:

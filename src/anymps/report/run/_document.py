@@ -35,11 +35,10 @@ from anymps.report.document import (
     Measured,
     Note,
     Prose,
-    Running,
     Section,
     Table,
 )
-from anymps.report.run._lines import lines_section
+from anymps.report.run._lines import gpu_section, lines_section
 from anymps.report.run._waits import waits_section
 
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
@@ -59,10 +58,9 @@ def run_document(
     findings: Sequence[Finding],
     *,
     forms: Form = Form.TERMINAL,
-    running: Running | None = None,
     brief: bool = False,
 ) -> Document:
-    """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made.
+    """All that a report says of a run; what none of `forms` shows is not made.
 
     A `brief` one has a line for each finding, and leaves out this machine's own times and the environment.
     """
@@ -71,7 +69,7 @@ def run_document(
         note(f"finding-{number}", one, run.directory, cost=cost(one, timed), seen_in=seen_in(one, story.processes))
         for number, one in enumerate(findings, 1)
     ]
-    first, *others = verdict(story, findings, running=running is not None)
+    first, *others = verdict(story, findings)
     return Document(
         title=_title(run),
         kind="report",
@@ -81,16 +79,11 @@ def run_document(
         verdict=first,
         sentences=tuple(filter(None, (*others, "" if judged.stops else predicted_sentence(story)))),
         figures=tuple(_figures(story, findings)) if Form.PAGE in forms else (),
-        sections=tuple(_brief(story, findings, notes))
-        if brief
-        else tuple(_sections(story, findings, notes, forms, running is not None)),
-        running=running,
+        sections=tuple(_brief(story, findings, notes)) if brief else tuple(_sections(story, findings, notes, forms)),
     )
 
 
-def _sections(
-    story: Story, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
-) -> Iterator[Section]:
+def _sections(story: Story, findings: Sequence[Finding], notes: Sequence[Note], forms: Form) -> Iterator[Section]:
     page = Form.PAGE in forms
     timed = page and not story.judge(findings).stops
     if timed:
@@ -101,13 +94,14 @@ def _sections(
         yield from timeline_section(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
+    yield from gpu_section(story)
     yield from memory_section(story, page=page)
     if page:
         yield from _operators(story.operators)
     yield lines_section(story)
     facts = Facts(tuple(environment(story)))
     yield Section("environment", "The Mac and the versions in force", (facts,), "Environment", "Environment")
-    told = tuple(limits(story, running=running))
+    told = tuple(limits(story))
     yield Section(
         "limits",
         "Limits of this report",
@@ -131,6 +125,7 @@ def _brief(story: Story, findings: Sequence[Finding], notes: Sequence[Note]) -> 
         yield Section("findings", "What to change", (table if costs else table.of_columns((0, 1, 2)),))
     yield from step_section(story, brief=True)
     yield from waits_section(story, findings, brief=True)
+    yield from gpu_section(story)
     yield from memory_section(story, brief=True)
     yield lines_section(story)
     if told := tuple(limits(story, brief=True)):

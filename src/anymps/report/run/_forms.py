@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from anymps.findings import Finding, Story
-from anymps.report.document import DEFAULT_WIDTH, Form, Running, as_text, rendered
+from anymps.report.document import DEFAULT_WIDTH, Form, as_text, rendered
 from anymps.report.run._document import run_document
 from anymps.report.run._github import github_pieces
 from anymps.report.run._json import json_pieces
@@ -24,17 +24,15 @@ _FOR_PROGRAMS: Final[dict[str, Callable[[Story, Sequence[Finding], str | None], 
 }
 
 
-def report_pieces(
-    form: str, story: Story, findings: Sequence[Finding], root: str | None = None, running: Running | None = None
-) -> Iterator[str]:
+def report_pieces(form: str, story: Story, findings: Sequence[Finding], root: str | None = None) -> Iterator[str]:
     """The report of a run as pieces of text that follow each other, so that a long one is never whole in memory.
 
-    Text is 100 columns wide and has no colour. Forms for other programs tell paths from `root`, a directory. A page of
-    a run that is still `running` says so, and reloads. Needs neither torch nor the script.
+    Text is 100 columns wide and has no colour. Forms for other programs tell paths from `root`, a directory. Needs
+    neither torch nor the script.
     """
     if form in _FOR_PROGRAMS:
         return _FOR_PROGRAMS[form](story, findings, root)
-    return rendered(run_document(story, findings, forms=_SHOWN[form], running=running), form)
+    return rendered(run_document(story, findings, forms=_SHOWN[form]), form)
 
 
 def render_terminal(

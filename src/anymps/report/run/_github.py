@@ -1,13 +1,10 @@
-"""The findings as annotations of a GitHub workflow: one line of text each, shown beside the line of code.
-
-Form and escaping: docs.github.com, "Workflow commands for GitHub Actions"; the escapes are those of
-actions/toolkit, packages/core/src/command.ts.
-"""
+"""The findings as annotations of a GitHub workflow: one line of text each, shown beside the line of code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from anymps._text import workflow_command
 from anymps.findings import Finding, Severity, Story
 from anymps.report._text import clean, duration_range, place
 from anymps.report._words import news, seen_in, verdict
@@ -21,7 +18,7 @@ def github_pieces(story: Story, findings: Sequence[Finding], checkout: str | Non
 
     GitHub shows ten of a kind for a step. `checkout` is by default the directory of the run.
     """
-    yield _command("notice", {"title": "anymps"}, " ".join(verdict(story, findings)))
+    yield workflow_command("notice", {"title": "anymps"}, " ".join(verdict(story, findings))) + "\n"
     root = checkout or story.run.directory
     for finding in news(findings, story.run.suite):
         properties = {}
@@ -30,9 +27,8 @@ def github_pieces(story: Story, findings: Sequence[Finding], checkout: str | Non
             properties = {"file": file, "line": str(finding.site.line)}
         properties["title"] = f"{finding.id} {finding.title}"
         where = "" if file is not None else f"{place(finding.site, story.run.directory)}: "
-        yield _command(
-            _COMMANDS[finding.severity], properties, f"{where}{_message(finding, seen_in(finding, story.processes))}"
-        )
+        message = f"{where}{_message(finding, seen_in(finding, story.processes))}"
+        yield workflow_command(_COMMANDS[finding.severity], properties, message) + "\n"
 
 
 def _message(finding: Finding, seen: str) -> str:
@@ -40,18 +36,3 @@ def _message(finding: Finding, seen: str) -> str:
     cost = f"Cost: about {duration_range(low, high)} a step on a Mac.\n" if high else ""
     cost += f"Seen in {seen}.\n" if seen else ""
     return f"{clean(finding.what)}\n{cost}Why: {clean(finding.why)}\nFix: {clean(finding.fix)}"
-
-
-def _command(name: str, properties: dict[str, str], message: str) -> str:
-    words = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{name} {words}::{_data(message)}\n"
-
-
-def _data(text: str) -> str:
-    """One line, in which nothing turns the direction of what follows it or is a control character."""
-    text = "\n".join(map(clean, text.split("\n")))
-    return text.replace("%", "%25").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -48,6 +48,7 @@ def _report(story: Story, findings: Sequence[Finding]) -> dict[str, object]:
         "memory": [record_object(sample) for sample in story.memory_samples],
         "memory_peak": _memory_peak(story),
         "limits": limits(story),
+        **({"gpu_profile": record_object(story.gpu_profile)} if story.gpu_profile is not None else {}),
     }
 
 
@@ -71,8 +72,6 @@ def _wait_queue(place: WaitPlace, queue: WaitQueue) -> dict[str, object]:
         "most_operators": queue.most_operators if known else None,
         "host_ns": queue.host_ns if known else None,
         "work_ns": queue.work_ns if known else None,
-        "queued_in": queue.queued_in.label if queue.queued_in is not None else None,
-        "queued_by": site_object(queue.queued_by),
     }
 
 

@@ -10,10 +10,11 @@ from anymps.findings import Story
 from anymps.record import Line
 from anymps.report import _text as text
 from anymps.report._words import source_cell
-from anymps.report.document import Block, Cell, Column, Form, Prose, Section, Table
+from anymps.report.document import Block, Cell, Column, Form, Measured, Prose, Section, Table
 
 _MOST_ON_PAGE: Final = 300  # lines; the rest is summed up
 _MOST_IN_TERMINAL: Final = 60
+_MOST_UNKNOWN: Final = 8
 
 _COUNTS: Final = {
     "on mps": ("on_mps", ""),
@@ -38,6 +39,36 @@ def lines_section(story: Story) -> Section:
         nav="Lines",
         remark="counts of the whole run" if lines else "nothing reached mps",
         forms=Form.PAGE | Form.TERMINAL,
+    )
+
+
+def gpu_section(story: Story) -> Iterator[Section]:
+    """What the GPU of a Mac spent on each line, by torch's own profiler."""
+    profile = story.gpu_profile
+    if profile is None:
+        return
+    rows = tuple(
+        (
+            text.place(line.site, story.run.directory) if line.site.known else "no line of yours",
+            Measured(text.duration(line.gpu_ns), line.gpu_ns),
+            text.percent(line.gpu_ns, profile.gpu_ns),
+            ", ".join(map(text.clean, line.operators)),
+        )
+        for line in profile.lines[:_MOST_IN_TERMINAL]
+    )
+    sentences = [
+        f"The GPU computed for {text.duration(profile.gpu_ns)}. Calls of the same operator and sizes share it."
+    ]
+    if unknown := profile.unknown:
+        names = ", ".join(text.clean(operation.name.partition(":")[0]) for operation in unknown[:_MOST_UNKNOWN])
+        time = text.duration(sum(operation.gpu_ns for operation in unknown))
+        sentences.append(f"{time} of it belong to no recorded call: {names}.")
+    columns = (Column("line", "path"), Column("GPU time", "number"), Column("share", "number"), Column("operators"))
+    yield Section(
+        "gpu",
+        "GPU time by line, measured by torch on the Mac",
+        (Prose((" ".join(sentences),)), Table("gpu-table", columns, rows)),
+        "GPU time",
     )
 
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from anymps._text import percent
 from anymps.findings import Finding, Story, WaitPlace
-from anymps.record import Phase, Site, Wait, WaitQueue
+from anymps.record import Site, Wait, WaitQueue
 from anymps.report import _text as text
-from anymps.report._predicted import phase_words, standing_seconds
+from anymps.report._predicted import standing_seconds
 from anymps.report.document import Block, Column, Prose, Section, Table
 
 _FIRST: Final = (Column("where", "path"), Column("waits for", wraps=True), Column("a step", "number", left_out=4))
@@ -164,14 +164,6 @@ def _operators(queue: WaitQueue) -> str:
     return f"{queue.operators:,} to {queue.most_operators:,}"
 
 
-def _mostly(queue: WaitQueue, words: Mapping[Phase, str], directory: str) -> str:
-    """Who called most of them: `backward of train.py:12`; the empty text if that is not known."""
-    if queue.queued_in is None:
-        return ""
-    line = f" of {text.place(queue.queued_by, directory)}" if queue.queued_by.known else ""
-    return f"{words[queue.queued_in]}{line}"
-
-
 def _hurting(place: WaitPlace, directory: str, on_mac: Mapping[tuple[str, int], float]) -> tuple[str, ...]:
     queue = place.longest
     if on_mac:
@@ -200,12 +192,6 @@ def _kinds(place: WaitPlace) -> str:
 def _remarks(story: Story, hurting: Sequence[WaitPlace], *, predicted: bool, brief: bool) -> list[str]:
     if not hurting:
         return []
-    directory, words = story.run.directory, phase_words(story)
-    remarks = []
-    by = [(text.place(place.site, directory), _mostly(place.longest, words, directory)) for place in hurting]
-    told = [f"by {who} (before {where})" for where, who in by if who][:3]
-    if told:
-        remarks.append(f"Most operators were called {', '.join(told)}.")
     meaning = "Operators: those on mps since the previous wait, median to maximum."
     if predicted:
         meaning += (
@@ -219,5 +205,4 @@ def _remarks(story: Story, hurting: Sequence[WaitPlace], *, predicted: bool, bri
             " Host: this machine's time between them, in which the host prepares them; work: the time inside them. "
             "On a Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."
         )
-    remarks.append(meaning)
-    return remarks
+    return [meaning]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from anymps.rules.faults._model import (
     COMPILED_LAYER_NORM,
+    ELSEWHERE,
+    FIRST_ASKED,
     GRAD_SCALER,
     NARROWING_COPY,
+    SIZE,
     THREADS,
     Effect,
     Hazard,
 )
-from anymps.rules.faults._table import HazardRow, all_hazards, hazard_table, hazards, hazards_with_kernels
+from anymps.rules.faults._table import HazardRow, all_hazards, elsewhere, hazard_table, hazards, hazards_with_kernels

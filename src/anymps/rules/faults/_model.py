@@ -10,6 +10,8 @@ from anymps.rules._encoding import Family
 from anymps.rules._readings import Release
 from anymps.rules._versions import OLDEST
 
+FIRST_ASKED: Final[Release] = (2, 7)
+"""The first release that rows tell of; the device supports those from `OLDEST` on."""
 NO_END: Release = (1000, 0)
 """The end of a range of macOS that has none."""
 
@@ -20,6 +22,12 @@ NARROWING_COPY: Final = "narrowing_copy"
 GRAD_SCALER: Final = "grad_scaler"
 THREADS: Final = "threads"
 COMPILED_LAYER_NORM: Final = "compiled_layer_norm"
+
+SIZE: Final = "elements"
+"""The check that a call meets by the size of its first tensor alone, which its signature tells."""
+
+ELSEWHERE: Final = "elsewhere."
+"""Before the id of a bug that is only noted, because another release, macOS or GPU has it."""
 
 
 class Effect(Enum):
@@ -34,11 +42,12 @@ class Effect(Enum):
     HANGS = "never returns"
     MAY_HANG = "can wait for ever"
     RAISES = "raises"
+    SLOW = "takes longer than it need"
 
 
 _DIRE = frozenset({Effect.ABORTS, Effect.MAY_ABORT, Effect.HANGS, Effect.MAY_HANG})
 
-_CHIPS = {"apple7": "M1", "apple8": "M2"}
+_CHIPS = {"apple7": "M1", "apple8": "M2", "apple10": "M5"}
 """The chips of the Metal families that rows name."""
 
 
@@ -52,9 +61,11 @@ class Hazard:
     bound what the check measures (0: none). `what` goes wrong in which call, `fix` is the smallest way around,
     `example` a few lines of Python that meet it, of the first row of an `id`. Applies to torch release `since` to
     `until`, both included: the last in which somebody saw it or read that it is open. Of a later one nothing is
-    claimed. `fixed` is the first release without it, None if that is open or not known. `macos` are ranges of
-    versions, the end excluded, `metal_families` the GPUs; empty: all. The virtual device raises `text` if there is
-    one, as the exception `error`: the backend's own words, or ours where a Mac would abort or hang.
+    claimed. `begins` says whether earlier ones are known to be right. `fixed` is the first release without it, None if
+    that is open or not known. `macos` are ranges of versions, the end excluded, `metal_families` the GPUs; empty: all.
+    The virtual device raises `text` if there is one, as the exception `error`: the backend's own words, or ours where a
+    Mac would abort or hang. `factor` is, of a slow path, how many times as long the call takes: the lowest and the
+    highest measured.
     """
 
     id: str
@@ -70,6 +81,7 @@ class Hazard:
     low: int = 0
     high: int = 0
     since: Release = OLDEST
+    begins: bool = False
     until: Release = field(kw_only=True)
     fixed: Release | None = None
     macos: tuple[tuple[Release, Release], ...] = ()
@@ -77,6 +89,7 @@ class Hazard:
     family: Family | None = None
     error: str = "RuntimeError"
     text: str = ""
+    factor: tuple[float, float] = (1.0, 1.0)
 
     def holds(self, torch: Release, macos: Release, metal_family: str) -> bool:
         """Whether a Mac with that torch release, macOS and GPU family has the fault."""
@@ -85,6 +98,24 @@ class Hazard:
             and (not self.macos or any(first <= macos < after for first, after in self.macos))
             and (not self.metal_families or metal_family in self.metal_families)
         )
+
+    def has(self, torch: Release) -> bool | None:
+        """Whether a release has the fault, on the Macs that it concerns; None where nobody has told."""
+        if self.since <= torch <= self.until:
+            return True
+        known = self.begins if torch < self.since else self.fixed is not None and torch >= self.fixed
+        return False if known else None
+
+    @property
+    def times(self) -> str:
+        """Of a slow path: `13 to 30 times`."""
+        low, high = (f"{number:.3g}" if number < 10 else f"{number:,.0f}" for number in self.factor)
+        return f"{low} times" if low == high else f"{low} to {high} times"
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the values are right, and late."""
+        return self.effect is Effect.SLOW
 
     @property
     def is_dire(self) -> bool:

@@ -1,6 +1,6 @@
-"""Known bugs of the real backend: calls that it computes wrong, aborts on or refuses, by torch, macOS and GPU.
+"""Known bugs of the real backend: calls that it computes wrong, slowly or not at all, by torch, macOS and GPU.
 
-Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
+Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what releases since 2.7 have.
 The virtual device computes the right result and notes the call. The rows are in `faults.toml`; the native core
 recognises a call by the row's `check`.
 """
@@ -17,7 +17,7 @@ from anymps.rules._encoding import Family
 from anymps.rules._limits import OPERATOR_LIMITS
 from anymps.rules._readings import Release, ranged, release_of
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
-from anymps.rules.faults._model import COMPILED_LAYER_NORM, NO_END, THREADS, Effect, Hazard
+from anymps.rules.faults._model import COMPILED_LAYER_NORM, ELSEWHERE, NO_END, SIZE, THREADS, Effect, Hazard
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -32,6 +32,17 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
     check_supported(torch_version)
     release = parse_torch_version(torch_version).release
     return tuple(hazard for hazard in all_hazards() if hazard.holds(release, macos, metal_family))
+
+
+def elsewhere(known: Collection[Hazard]) -> tuple[Hazard, ...]:
+    """Every other hazard, as `elsewhere.MPS615@2.11` for the row of MPS615 since torch 2.11, and with no text to raise.
+
+    The device only notes the calls that meet them: another release of torch, macOS or GPU has the fault. Those of
+    `SIZE` are not among them: a recorded call's signature tells, and a mark for each product would be many.
+    """
+    own = frozenset(known)
+    others = (hazard for hazard in all_hazards() if hazard not in own and hazard.check != SIZE)
+    return tuple(replace(row, id="{}{}@{}.{}".format(ELSEWHERE, row.id, *row.since), text="") for row in others)
 
 
 _OF_VALUES: Final = frozenset({Effect.WRONG, Effect.MAY_BE_WRONG, Effect.VARIES})
@@ -81,7 +92,11 @@ def _hazard(given: dict[str, Any]) -> Hazard:
         "family": Family[given["family"].upper()] if "family" in given else None,
         "macos": tuple(map(_range, given.get("macos", ()))),
         "metal_families": frozenset(given.get("metal_families", ())),
+        "factor": tuple(given.get("factor", (1.0, 1.0))),
+        "begins": "since" in given,
     }
+    if "seen" in given:
+        words["since"] = given.pop("seen")
     hazard = ranged(Hazard, {"operators": (), "issues": (), **given, **words})
     return hazard if limit is None else replace(hazard, text=limit.text, since=limit.since)
 

@@ -1,6 +1,6 @@
 """The environment variables of the backend: which of them a release of torch reads, and what the watermarks mean.
 
-Sources: C strings of the macOS arm64 wheels of torch 2.11 to 2.15, and docs/source/mps_environment_variables.md of
+Sources: C strings of the macOS arm64 wheels of torch 2.7 to 2.15, and docs/source/mps_environment_variables.md of
 pytorch, for the names; aten/src/ATen/mps/MPSAllocator.mm and MPSAllocator.h, torch 2.7 to 2.15, for the two watermark
 ratios. Their text is read with C's strtod, once in a process, at its first allocation.
 """

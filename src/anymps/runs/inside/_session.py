@@ -16,8 +16,9 @@ from anymps._errors import RequireError, UsageError
 from anymps.children import ChildParts, ChildSettings, serve_sources
 from anymps.runs._order import Order
 from anymps.runs._process import NOTED, RECORDING
-from anymps.runs.inside._endings import end_after, error_of, trail_of
+from anymps.runs.inside._endings import error_of, trail_of
 from anymps.runs.inside._isolation import DIVERT_AGAIN, divert_writes, end_with_parent
+from anymps.runs.inside._loops import end_after
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -37,6 +38,7 @@ class OrderSession:
         self._children = ChildParts()
         self._layer: Layer | None = None
         self._ended_early = False
+        self._loop: tuple[str, int] | None = None  # whose rounds ended the script
         self._is_open = False
 
     def start(self, target: object) -> None:
@@ -69,7 +71,7 @@ class OrderSession:
             prepare, on_mps = (DIVERT_AGAIN, str(self._folder)), order.on == "mps"
             self._children.open(ChildSettings(order.device.mac, prepare=prepare, device=on_mps, sources=sources))
         if order.steps is not None:
-            end_after(order.steps, self._stepped, self._note_end)
+            end_after(order.steps, order.on or "mps", self._stepped, self._note_end)
         self._is_open = True
 
     def finish(self, ending: dict[str, object]) -> int:
@@ -100,6 +102,7 @@ class OrderSession:
             "error": error_of(ending),
             "trail": trail_of(ending),
             "early": self._ended_early,
+            "loop": self._loop,
             "unrecorded": unrecorded,
             "written": [] if layer is None else list(layer.written),
             "removed": [] if layer is None else list(layer.removed),
@@ -114,8 +117,8 @@ class OrderSession:
             except OSError:  # told when the recording is closed
                 return
 
-    def _note_end(self) -> None:
-        self._ended_early = True
+    def _note_end(self, loop: tuple[str, int] | None) -> None:
+        self._ended_early, self._loop = True, loop
 
     def _serve_sources(self) -> dict[str, str]:
         """Have this process run the order's texts, which a reader of the files sees, too."""

@@ -6,4 +6,4 @@ from anymps.verify.cases._answering import Answer, Case, answered, value_differe
 from anymps.verify.cases._database import database
 from anymps.verify.cases._samples import Draws
 from anymps.verify.cases._table import TABLE, cases_of, machine_facts
-from anymps.verify.cases._waiting import WAITING, CallThatWaits
+from anymps.verify.cases._waiting import WAITING, SampleCall

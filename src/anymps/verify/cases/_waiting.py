@@ -16,8 +16,8 @@ CALLS: Final = read_table(__file__, "calls.toml")
 
 
 @dataclass(frozen=True)
-class CallThatWaits:
-    """A call of what `make` gives, and the kinds of wait that it records in releases from `since` to `until`."""
+class SampleCall:
+    """A call on what `make` gives, and the kinds of wait that it records in releases from `since` to `until`."""
 
     call: Callable[..., object]
     waits: set[Wait]
@@ -68,9 +68,9 @@ _NAMES: Final[dict[str, Any]] = {made.__name__: made for made in (torch, copy, o
 _NAMES.update({name: compiled(code) for name, code in CALLS["given"].items()})
 
 
-def _waiting(call: str, given: str = "()", waits: tuple[str, ...] = (), **release: Any) -> CallThatWaits:
+def _waiting(call: str, given: str = "()", waits: tuple[str, ...] = (), **release: Any) -> SampleCall:
     made = {"call": eval(call, _NAMES), "waits": {Wait[name] for name in waits}, "make": compiled(given)}
-    return row(CallThatWaits, {**release, **made})
+    return row(SampleCall, {**release, **made})
 
 
 WAITING: Final = {name: _waiting(**given) for name, given in CALLS["waits"].items()}

@@ -11,7 +11,7 @@ import torch
 
 from anymps.device import is_virtual
 from anymps.verify.cases._answering import Answer, Case, refusal
-from anymps.verify.cases._waiting import WAITING, CallThatWaits
+from anymps.verify.cases._waiting import WAITING, SampleCall
 
 _QUEUE: Final = 0.15
 """Seconds of work that stand in the queue."""
@@ -24,7 +24,7 @@ def wait_cases() -> list[Case]:
     return [Case(name, functools.partial(_asked, call)) for name, call in WAITING.items()]
 
 
-def _asked(call: CallThatWaits) -> Answer:
+def _asked(call: SampleCall) -> Answer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -34,7 +34,7 @@ def _asked(call: CallThatWaits) -> Answer:
     return {"does": "computes", "value": "waits" if waits else "does not wait"}
 
 
-def _recorded(call: CallThatWaits) -> bool:
+def _recorded(call: SampleCall) -> bool:
     from anymps.capture import record
 
     given = call.make()
@@ -43,7 +43,7 @@ def _recorded(call: CallThatWaits) -> bool:
     return any(True for _ in capture.recording.waits())
 
 
-def _timed(call: CallThatWaits) -> bool:
+def _timed(call: SampleCall) -> bool:
     """The quickest of some rounds: a call that waits never takes less than the queue, one that does not may be late."""
     call.call(*call.make())  # what is compiled at the first call is no wait
     torch.mps.synchronize()

@@ -1,6 +1,7 @@
 // Which calls are due, and how Python is asked.
 #include "feeds/feeds.h"
 
+#include "device/memory/waits.h"
 #include "feeds/observed_operators.h"
 #include "feeds/observed_values.h"
 #include "locks/locks.h"
@@ -93,8 +94,16 @@ struct Aside {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
 };
 
-// While it lives, this thread's operators are nobody's business. Needs the GIL.
+// While it lives, this thread's operators are nobody's business, and its waits raise no error of the program's. Needs the GIL.
 struct Unseen {
+  Unseen() {
+    ++own_reads;
+  }
+  ~Unseen() {
+    --own_reads;
+  }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
   const Aside aside;
   const at::DisableRecordFunctionGuard unobserved;
   const c10::impl::ExcludeDispatchKeyGuard not_asked{kNotAsked};

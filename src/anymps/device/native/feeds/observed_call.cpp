@@ -68,7 +68,7 @@ void begin_other(Call& call, c10::ArrayRef<const c10::IValue> values) {
 }
 
 void note_known_faults(const Operator& op, c10::ArrayRef<const c10::IValue> values) {
-  if (op.kind == Kind::Copy && values[0].toTensor().is_mps()) {
+  if (op.kind == Kind::Copy && values[0].toTensor().is_mps() && !values[1].toTensor().is_mps()) {
     return;
   }
   for (const Rule* rule : {&op.rule, op.called_by}) {

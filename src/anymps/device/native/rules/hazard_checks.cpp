@@ -260,10 +260,6 @@ bool causal_half(const Seen& seen) {
   return type_of(query) == ScalarType::Half || type_of(query) == ScalarType::BFloat16;
 }
 
-bool dropout(const Seen& seen) {
-  return seen.number(2) > 0;
-}
-
 // The kernels for up to 8 queries take the step from head to head for that of all batches too.
 bool mask_by_batch(const Seen& seen) {
   const Impl query = seen.tensor(0), mask = seen.tensor(2);
@@ -349,7 +345,7 @@ bool half_gradients(const Seen& seen) {
 
 const std::unordered_map<std::string, CheckKind>& checks() {
   static const std::vector<std::vector<const char*>> copy{{"self"}, {"src"}}, two{{"self"}, {"other"}},
-      layer{{"input", "self"}, {"weight"}, {"output_mask"}}, attention{{"query"}, {"value"}, {"is_causal"}}, self{{"self"}};
+      layer{{"input", "self"}, {"weight"}, {"output_mask"}}, attention{{"query"}, {"value"}, {"is_causal"}}, self{{"self", "input"}};
   static const auto the_checks = [] {
     std::unordered_map<std::string, CheckKind> made{
         {"narrowing_copy", {narrowing_copy, copy}},
@@ -381,8 +377,7 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"causal_half", {causal_half, attention}},
         {"mask_by_batch", {mask_by_batch, {{"query"}, {"value"}, {"attn_mask"}}}},
         {"outer_transform", {outer_transform, {{"self"}, {"dim"}}}},
-        {"dropout", {dropout, {{"query"}, {"value"}, {"dropout_p"}}}},
-        {"elements", {elements, self}},
+        {"elements", {elements, {{"self", "input", "grad_output"}}}},
         {"cat_elements", {cat_elements, {{"tensors"}}}},
         {"fold_elements", {fold_elements, self}},
         {"bytes", {bytes, {}}},
@@ -390,6 +385,7 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"half_gradients", {half_gradients, self}},
         {"grad_scaler", {grad_scaler, {{"grad_scale"}, {"found_inf"}}}},
     };
+    add_path_checks(made);
     add_product_checks(made);
     add_value_checks(made);
     return made;

@@ -66,6 +66,7 @@ struct CheckKind {
 const std::unordered_map<std::string, CheckKind>& checks();
 
 void add_product_checks(std::unordered_map<std::string, CheckKind>& checks);  // product_checks.cpp: matrix products, linear layers
+void add_path_checks(std::unordered_map<std::string, CheckKind>& checks);  // path_checks.cpp: slow paths, strided operands
 void add_value_checks(std::unordered_map<std::string, CheckKind>& checks);  // value_checks.cpp: what only the values of a call show
 
 // Whether the host can read what a tensor on mps holds: it computes at once, on memory of its own. False until it is set.

@@ -69,6 +69,10 @@ template <class T>
 Operand operand_of(const T& value) {
   if constexpr (std::is_constructible_v<Operand, const T&>) {
     return Operand(value);
+  } else if constexpr (std::is_same_v<T, at::IntArrayRef>) {
+    return Operand(c10::fromIntArrayRefUnchecked(value));
+  } else if constexpr (std::is_same_v<T, at::OptionalIntArrayRef>) {
+    return value.has_value() ? Operand(c10::fromIntArrayRefUnchecked(*value)) : Operand();
   } else {
     return Operand();
   }

@@ -173,6 +173,14 @@ at::Tensor alias_if_mps(const at::Tensor& tensor) {
   return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
 }
 
+std::pair<at::Tensor, at::Tensor> aliases_of_copy(const at::Tensor& destination, const at::Tensor& source) {
+  const at::Tensor target = alias_if_mps(destination);
+  if (C10_LIKELY(!source.is_mps() || !source.is_alias_of(destination))) {
+    return {target, alias_if_mps(source)};
+  }
+  return {target, at::Tensor(alias(source.unsafeGetTensorImpl(), target.unsafeGetTensorImpl()))};
+}
+
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes) {
   auto storage = new_storage(at::DataPtr(bytes, c10::DeviceType::CPU), tensor->unsafe_storage().unsafeGetStorageImpl()->nbytes());
   return alias_over(tensor, c10::Storage(std::move(storage)), host_keys(tensor->key_set()));

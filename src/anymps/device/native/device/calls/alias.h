@@ -9,6 +9,8 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
+#include <utility>
+
 namespace anymps {
 
 // Learns the key sets that plain tensors carry in this torch. Called once, when there is an allocator.
@@ -19,6 +21,9 @@ c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor, const c
 
 // The same for a strided tensor that may be on another device: that one itself.
 at::Tensor alias_if_mps(const at::Tensor& tensor);
+
+// Both of a copy. Over one storage they have one, so that the copy sees where they overlap.
+std::pair<at::Tensor, at::Tensor> aliases_of_copy(const at::Tensor& destination, const at::Tensor& source);
 
 // A CPU tensor with the geometry of `tensor` over `bytes`, as many as its storage has.
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes);

@@ -21,6 +21,8 @@
 
 namespace anymps {
 
+thread_local int own_reads = 0;
+
 void wait_for_gpu() {
   const c10::Device device = substrate().alias_device();
   if (C10_UNLIKELY(device.is_cuda())) {

@@ -57,8 +57,14 @@ inline void settle() {
 
 namespace anymps {
 
+// How many checks of our own read values on this thread: what they wait for is no wait of the program's.
+extern thread_local int own_reads;
+
 // Copies have arrived, and an error that a kernel has left is raised as torch.AcceleratorError.
 inline void host_has_waited() {
+  if (C10_UNLIKELY(own_reads > 0)) {
+    return;
+  }
   nonblocking::waited();
   late_checks::settle();
   delayed::check();

@@ -207,8 +207,7 @@ class CudaSubstrate final : public Substrate {
 
   void copy(const at::Tensor& destination, const at::Tensor& source) override {
     enter();
-    at::Tensor target = alias_if_mps(destination);
-    const at::Tensor from = alias_if_mps(source);
+    auto [target, from] = aliases_of_copy(destination, source);
     if (gpu_.is_cuda() && target.is_cuda() && from.is_cpu()) {
       send(target, from);
     } else {

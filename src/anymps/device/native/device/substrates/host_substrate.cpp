@@ -51,8 +51,8 @@ class HostSubstrate final : public Substrate {
     op.redispatchBoxed(compute_key(), stack);
   }
   void copy(const at::Tensor& destination, const at::Tensor& source) override {
-    at::Tensor target = alias_if_mps(destination);
-    at::native::copy_(target, alias_if_mps(source), /*non_blocking=*/false);
+    auto [target, from] = aliases_of_copy(destination, source);
+    at::native::copy_(target, from, /*non_blocking=*/false);
   }
   c10::Scalar read(const at::Tensor& tensor) override {
     return at::native::_local_scalar_dense_cpu(alias_if_mps(tensor));

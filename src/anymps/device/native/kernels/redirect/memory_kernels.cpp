@@ -167,7 +167,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   enter_device();
   const Rule& rule = rule_of<at::_ops::copy_>();
-  if (direction == Direction::MpsToCpu && rule.hazards != nullptr) {
+  if (direction != Direction::CpuToMps && rule.hazards != nullptr) {
     check_hazards(rule, self, source);
   }
   Span span(rule);

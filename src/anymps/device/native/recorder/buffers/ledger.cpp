@@ -22,6 +22,7 @@ struct State {
   uint64_t limit = 0;
   uint64_t kept = 0;
   uint64_t dropped = 0;
+  uint64_t full_at = 0;  // the event that filled the limit: the rows of what was born until then are kept; 0: not yet
   uint32_t generation = 0;  // in the upper bits of a slot's number, so that buffers of an older recording are told apart
 };
 
@@ -101,9 +102,11 @@ void died(uint32_t number) noexcept {
   row->died_ns = now_ns();
   row->died_phase = phase;
   row->died_step = step;
-  if (s.kept < s.limit) {
+  if (s.full_at == 0 || row->born <= s.full_at) {
     s.ended.push_back(*row);
-    ++s.kept;
+    if (++s.kept == s.limit) {
+      s.full_at = s.events;
+    }
   } else {
     ++s.dropped;
   }
@@ -176,7 +179,7 @@ void start(uint64_t limit) {
   s.slots.assign(1, Row{});
   s.free.clear();
   s.ended.clear();
-  s.ids = s.events = s.kept = s.dropped = 0;
+  s.ids = s.events = s.kept = s.dropped = s.full_at = 0;
   s.limit = limit;
   kept_at_all.store(limit > 0, std::memory_order_relaxed);
   s.generation = s.generation % 0xFF + 1;  // never 0: a buffer from before any recording has the number 0
@@ -189,7 +192,7 @@ std::string drain(bool with_living) {
   s.ended.clear();
   if (with_living) {
     for (const Row& row : s.slots) {
-      if (row.id != 0) {
+      if (row.id != 0 && (s.full_at == 0 || row.born <= s.full_at)) {
         packed.append(reinterpret_cast<const char*>(&row), sizeof(Row));
       }
     }

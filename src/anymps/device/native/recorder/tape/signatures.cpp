@@ -128,7 +128,7 @@ void forget_all() {
 namespace anymps {
 namespace {
 
-constexpr std::array<const char*, 4> kLayouts{"contiguous", "transposed", "channels_last", "other"};
+constexpr std::array<const char*, 5> kLayouts{"contiguous", "transposed", "channels_last", "other", "rows"};
 
 uint64_t mix_numbers(uint64_t hash, const Form::Numbers& numbers) {
   hash = mix(hash, numbers.told() ? numbers.count : 0);
@@ -161,18 +161,21 @@ Form::Layout Form::layout_of(const c10::TensorImpl* tensor) {
   if (tensor->is_strides_like_channels_last() || tensor->is_strides_like_channels_last_3d()) {
     return ChannelsLast;
   }
-  int64_t last = 0;
+  int64_t last = 0, least = 0;
+  bool reordered = false;
   for (int64_t axis = 0; axis < tensor->dim(); ++axis) {
     const int64_t stride = tensor->stride(axis);
     if (tensor->size(axis) < 2 || stride == 0) {
       continue;
     }
-    if (last != 0 && stride > last) {
-      return Transposed;
-    }
+    reordered = reordered || (last != 0 && stride > last);
+    least = least == 0 ? stride : std::min(least, stride);
     last = stride;
   }
-  return Other;
+  if (!reordered) {
+    return Other;
+  }
+  return last == least ? Rows : Transposed;
 }
 
 void Form::take(const FormArguments& places, c10::ArrayRef<c10::IValue> arguments) {
@@ -211,7 +214,7 @@ std::string Form::text() const {
   if (layouts != 0) {
     begin_member(text, "layout");
     for (size_t i = 0; i < tensors && i < kMost; ++i) {
-      text += (i == 0 ? "\"" : ", \"") + std::string(kLayouts[(layouts >> (2 * i)) & 3]) + '"';
+      text += (i == 0 ? "\"" : ", \"") + std::string(kLayouts[(layouts >> (kLayoutBits * i)) & ((1 << kLayoutBits) - 1)]) + '"';
     }
     text += ']';
   }

@@ -21,7 +21,8 @@ namespace anymps {
 // Plain data, as each call has one.
 struct Form {
   static constexpr size_t kMost = 4;  // inputs whose layout is told, and numbers of one argument
-  enum Layout : uint8_t { Contiguous, Transposed, ChannelsLast, Other };
+  static constexpr size_t kLayoutBits = 3;
+  enum Layout : uint8_t { Contiguous, Transposed, ChannelsLast, Other, Rows };
 
   struct Numbers {
     std::array<int32_t, kMost> values;
@@ -39,13 +40,13 @@ struct Form {
     }
   };
 
-  uint8_t layouts = 0;  // two bits for each of the first inputs
+  uint16_t layouts = 0;  // kLayoutBits for each of the first inputs
   uint8_t tensors = 0;  // inputs so far
   Numbers axes, stride, dilation, groups;
 
   void input(const c10::TensorImpl* tensor) {
     if (tensors < kMost && has_strides(tensor) && C10_UNLIKELY(!tensor->is_contiguous())) {
-      layouts |= static_cast<uint8_t>(layout_of(tensor) << (2 * tensors));
+      layouts |= static_cast<uint16_t>(layout_of(tensor) << (kLayoutBits * tensors));
     }
     ++tensors;
   }

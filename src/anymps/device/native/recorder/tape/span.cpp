@@ -10,6 +10,7 @@
 #include "recorder/tape/thread_tape.h"
 
 #include <ATen/SequenceNumber.h>
+#include <c10/core/GradMode.h>
 
 #include <utility>
 
@@ -99,6 +100,9 @@ void Span::write(c10::function_ref<Tensors()> inputs, Tensors outputs) {
       if (tape.known.size() < kMaxKnown) {
         tape.known.insert({hash, entry.signature, 0});
       }
+    }
+    if (c10::GradMode::is_enabled()) {  // create_graph=True: the node it makes will run in a backward of this backward
+      places::remember_forward(tape.torch_thread, at::sequence_number::peek(), entry.module, [&] { return entry.site; });
     }
     if (matters && entry.site == 0) {
       entry.site = current_site();

@@ -1,0 +1,110 @@
+"""Known bugs and slow paths that recorded calls meet: which releases of torch, versions of macOS and GPUs have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from anymps._errors import CostError
+from anymps.cost import read_tensor
+from anymps.findings import faults_met
+from anymps.record import Recording, Site
+from anymps.rules import OLDEST
+from anymps.rules.faults import SIZE, Hazard, all_hazards
+from anymps.upgrade._calls import base
+from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
+
+_OUTCOMES: Final = {
+    "SLOW": Outcome.SLOWER,
+    "WRONG": Outcome.WRONG,
+    "MAY_BE_WRONG": Outcome.DOUBTFUL,
+    "VARIES": Outcome.DOUBTFUL,
+    "OPEN": Outcome.DOUBTFUL,
+    "ABORTS": Outcome.REFUSED,
+    "MAY_ABORT": Outcome.DOUBTFUL,
+    "HANGS": Outcome.REFUSED,
+    "MAY_HANG": Outcome.DOUBTFUL,
+    "RAISES": Outcome.REFUSED,
+}
+
+
+def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
+    """The known bugs that the recorded calls meet by line, and those that were not looked for.
+
+    `gpu` is the Metal family of the Mac (`apple9`).
+    """
+    met: dict[tuple[str, str, tuple[str, int]], tuple[Site, dict[Hazard, None]]] = {}
+    for found, operator, where in faults_met(recording):
+        if rows := [row for row in found if _is_of(row, gpu)]:
+            key = rows[0].id, operator, where.site.file_line
+            met.setdefault(key, (where.site, {}))[1].update(dict.fromkeys(rows))
+    for row, signature, site in _met_by_size(recording):
+        if _is_of(row, gpu):
+            met.setdefault((row.id, signature, site.file_line), (site, {}))[1][row] = None
+    for (_, operator, _), (site, known) in met.items():
+        yield _subject(site, operator, tuple(known))
+    called = {base(signature.operator) for signature, _ in recording.distinct_calls()}
+    unnoted = [row for row in all_hazards() if row.id not in recording.run.faults and _is_of(row, gpu)]
+    if unnoted := [row for row in unnoted if not called.isdisjoint(row.operators)]:
+        yield Subject(Site("", 0), "", answers=partial(_unnoted, unnoted))
+
+
+def _met_by_size(recording: Recording) -> Iterator[tuple[Hazard, str, Site]]:
+    """The rows that calls meet by the size of their first tensor, with the operator and the line."""
+    rows = [row for row in all_hazards() if row.check == SIZE]
+    for signature, site in recording.distinct_calls():
+        operator = base(signature.operator)
+        for row in rows:
+            if operator in row.operators and signature.inputs and _elements(signature.inputs[0]) > row.low:
+                yield row, signature.operator, site
+
+
+def _elements(tensor: str) -> int:
+    """The elements of `float32[2, 3]`; 0 where its size was not kept."""
+    try:
+        return read_tensor(tensor).elements
+    except CostError:
+        return 0
+
+
+def answer_of(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:
+    """What becomes of calls that meet a bug. Between the last release that is known to have it and the fix: unknown.
+
+    A slow path that nobody has timed there counts as none.
+    """
+    on_mac = [row for row in rows if not row.macos or any(first <= macos < after for first, after in row.macos)]
+    having = [row for row in on_mac if row.since <= torch <= row.until]
+    if having:
+        worst = max(having, key=lambda row: _OUTCOMES[row.effect.name])
+        return Answer(_OUTCOMES[worst.effect.name], worst.title, getattr(worst, "factor", (1.0, 1.0)))
+    if any(_is_open(row, torch) and row.effect.name != "SLOW" for row in on_mac):
+        return Answer(Outcome.UNKNOWN, f"whether it has this bug is not known: {rows[0].title}")
+    return FINE
+
+
+def _is_open(row: Hazard, torch: Release) -> bool:
+    """Whether nobody knows of a release outside of the row's: later ones before a fix, earlier ones nobody tried."""
+    if torch > row.until:
+        return row.fixed is None or torch < row.fixed
+    return torch < row.since and not getattr(row, "begins", row.since > OLDEST)
+
+
+def _unnoted(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:
+    """Of bugs for which the recorded calls were not looked at."""
+    if all(answer_of([row], torch, macos) is FINE for row in rows):
+        return FINE
+    return Answer(Outcome.UNKNOWN, "an older anymps made the recording, which does not look for all known bugs")
+
+
+def _subject(site: Site, operator: str, rows: Sequence[Hazard]) -> Subject:
+    first = rows[0]
+    issues = ", ".join(f"#{number}" for number in dict.fromkeys(number for row in rows for number in row.issues))
+    sources = dict.fromkeys([*(row.source for row in rows), *(row.where for row in rows)])
+    source = "; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources])
+    answers = partial(answer_of, rows)
+    return Subject(site, operator, fault=first.id, title=first.title, source=source, answers=answers)
+
+
+def _is_of(row: Hazard, gpu: str) -> bool:
+    return not row.metal_families or gpu in row.metal_families
