@@ -21,7 +21,7 @@ from processes import run_with_torch
 
 # Runs the named scripts, each recorded by itself, and prints the findings of each as one line of JSON.
 RUN = """
-import contextlib, json, os, pathlib, sys
+import contextlib, gc, json, os, pathlib, sys
 import torch, anymps
 from anymps.findings import find
 anymps.enable({mac!r}, start_method="system")  # a guard guards nothing in one process for all
@@ -45,6 +45,7 @@ for path in map(pathlib.Path, {paths!r}):
     torch.multiprocessing.set_start_method(None, force=True)  # Inductor's own processes settle it
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+    gc.collect()  # what it held on the device does not count for the next
 print("\\n" + json.dumps(found))
 """
 

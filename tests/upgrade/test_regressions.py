@@ -20,6 +20,25 @@ pytestmark = [pytest.mark.usefixtures("virtual_device"), pytest.mark.filterwarni
 MUL = "2.7 OK, 2.8 slower, 2.10 OK"  # products took slower kernels, whatever they are of
 REPORTS: dict[int, tuple[str, str]] = {
     # pytorch's issue: its lines, and where the outcome changes from torch 2.7 on
+    161640: (
+        "F.linear(torch.rand(2, 8, device=device), torch.rand(12, 8, device=device)[::2])",
+        "2.7 OK, 2.8 wrong, 2.9 OK",
+    ),
+    163597: (
+        """
+        q = torch.rand(2, 3, 4, 64, device=device).permute(0, 2, 1, 3)
+        F.scaled_dot_product_attention(q, q, q)
+        """,
+        "2.7 OK, 2.8 wrong, 2.12 OK",
+    ),
+    174861: (
+        """
+        q = torch.rand(1, 32, 1, 128, dtype=torch.bfloat16, device=device)
+        k = torch.rand(1, 2, 1024, 128, dtype=torch.bfloat16, device=device)
+        F.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+        """,
+        "2.7 OK, 2.8 may fail, 2.11 OK",
+    ),
     187117: ("torch.ones(3, device=device) + torch.tensor([0.0, 1.0, 2.0])[2]", "2.7 OK, 2.12 wrong, 2.14 OK"),
     191929: ("torch.full((2, 2), 4.0, device=device) * torch.tensor([9.0, 2.0])[1]", f"{MUL}, 2.12 wrong, 2.14 OK"),
     193057: ("torch.arange(8.0)[5] * torch.ones(2, device=device)", f"{MUL}, 2.12 wrong, 2.14 OK"),

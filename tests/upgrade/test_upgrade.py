@@ -125,6 +125,33 @@ def test_a_bug_of_some_systems() -> None:
     assert "macOS 26.0 to 26.3 -> 26.4+, torch 2.12: whether" not in text(grid)
 
 
+def test_a_slow_path() -> None:
+    """A path of torch 2.10 to 2.13 that takes 1 to 8.5 times as long lengthens the step there, and is a change."""
+    grid = make_grid(training(faults=("MPS869 aten::linear",)))
+    assert [grid.at((2, minor)).outcome.word for minor in range(10, 16)] == [
+        "slower", "refused", "refused", "slower", "OK", "OK",
+    ]  # fmt: skip
+    assert "2.13 -> 2.14: `linear` is fast again (MPS869)" in sentences(grid)
+    quick, slow = (make_grid(training(faults=faults)).times[2, 13] for faults in ((), ("MPS869 aten::linear",)))
+    assert slow.low == quick.low
+    assert slow.high > quick.high
+
+
+def test_a_slow_path_by_size() -> None:
+    """Products of large tensors in torch 2.8 and 2.9, which no mark tells of, count where they are much of a step."""
+    builder = RecordingBuilder(meta={**META, "faults": FAULTS, "core_speed": 1.0})
+    line = builder.site(SCRIPT, 12, "main", "x = x * y")
+    for step in range(5):
+        builder.entry(
+            "aten::mul.Tensor", start_ns=step * STEP + 1000, duration_ns=9_000, phase=Phase.FORWARD, site=line,
+            inputs=["float32[8192, 8192]"] * 2, outputs=["float32[8192, 8192]"],
+        )  # fmt: skip
+        builder.end_step((step + 1) * STEP)
+    grid = make_grid(builder.close())
+    assert [grid.at((2, minor)).outcome.word for minor in (7, 8, 9, 10)] == ["OK", "slower", "slower", "OK"]
+    assert grid.times[2, 8].seconds > grid.times[2, 10].seconds
+
+
 def test_an_operator_without_a_kernel() -> None:
     """With the fallback on, it runs on the CPU; without, the release refuses it. A later release has a kernel."""
     builder = RecordingBuilder(meta={**META, "faults": FAULTS})

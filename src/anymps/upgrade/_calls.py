@@ -174,8 +174,8 @@ def _to_the_cpu(refusal: Refusal) -> bool:
 def _by_dtype(operator: str, dtype: str, release: Release) -> Answer:
     """Whether the operator takes the dtype. Of releases before the oldest that was read, its refusal makes unsure."""
     text = _dtype_refusal(operator, dtype, max(release, OLDEST))
-    if not text and _is_rare(dtype):
-        return Answer(Outcome.UNKNOWN, f"which kernels take {dtype} there was not looked up")
+    if not text and (_is_rare(dtype) or _is_listed_elsewhere(operator, dtype, release)):
+        return Answer(Outcome.UNKNOWN, f"whether its kernel takes {dtype} there was not looked up")
     if text and release < OLDEST:
         return Answer(Outcome.UNKNOWN, f"torch {OLDEST[0]}.{OLDEST[1]} refuses it, and nobody looked before: {text}")
     return Answer(Outcome.REFUSED, text) if text else FINE
@@ -193,15 +193,15 @@ def _dtype_refusal(operator: str, dtype: str, release: Release) -> str:
     version = f"{release[0]}.{release[1]}"
     names = (operator.removeprefix("aten::"), base(operator), base(operator).removesuffix("_"))
     texts = (refused_dtype(name, dtype, version) for name in dict.fromkeys(names))
-    beyond = "not among the dtypes that torch lists for mps" if _only_elsewhere(names, dtype, version) else ""
-    return next((text.text for text in texts if text is not None), beyond)
+    return next((text.text for text in texts if text is not None), "")
 
 
-def _only_elsewhere(names: tuple[str, ...], dtype: str, version: str) -> bool:
-    """Whether another release computes the dtype on mps, and neither this one nor the CPU does."""
-    releases = (f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
-    widened = {each for each in releases for name in names if dtype in widened_dtypes(name, each)}
-    return bool(widened) and version not in widened
+def _is_listed_elsewhere(operator: str, dtype: str, release: Release) -> bool:
+    """Whether mps takes the dtype in some release although the CPU does not, and in this one nobody says so."""
+    releases = [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
+    names = (base(operator), base(operator).removesuffix("_"))
+    listed = {each for each in releases for name in names if dtype in widened_dtypes(name, f"{each[0]}.{each[1]}")}
+    return bool(listed) and max(release, OLDEST) not in listed
 
 
 def _is_rare(dtype: str) -> bool:

@@ -9,23 +9,22 @@ from typing import Final
 from anymps._errors import CostError
 from anymps.cost import read_tensor
 from anymps.findings import faults_met
-from anymps.record import Recording, Site
-from anymps.rules import OLDEST
-from anymps.rules.faults import SIZE, Hazard, all_hazards
+from anymps.record import Recording, Signature, Site
+from anymps.rules.faults import SIZE, Effect, Hazard, all_hazards
 from anymps.upgrade._calls import base
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
 
 _OUTCOMES: Final = {
-    "SLOW": Outcome.SLOWER,
-    "WRONG": Outcome.WRONG,
-    "MAY_BE_WRONG": Outcome.DOUBTFUL,
-    "VARIES": Outcome.DOUBTFUL,
-    "OPEN": Outcome.DOUBTFUL,
-    "ABORTS": Outcome.REFUSED,
-    "MAY_ABORT": Outcome.DOUBTFUL,
-    "HANGS": Outcome.REFUSED,
-    "MAY_HANG": Outcome.DOUBTFUL,
-    "RAISES": Outcome.REFUSED,
+    Effect.SLOW: Outcome.SLOWER,
+    Effect.WRONG: Outcome.WRONG,
+    Effect.MAY_BE_WRONG: Outcome.DOUBTFUL,
+    Effect.VARIES: Outcome.DOUBTFUL,
+    Effect.OPEN: Outcome.DOUBTFUL,
+    Effect.ABORTS: Outcome.REFUSED,
+    Effect.MAY_ABORT: Outcome.DOUBTFUL,
+    Effect.HANGS: Outcome.REFUSED,
+    Effect.MAY_HANG: Outcome.DOUBTFUL,
+    Effect.RAISES: Outcome.REFUSED,
 }
 
 
@@ -39,9 +38,10 @@ def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
         if rows := [row for row in found if _is_of(row, gpu)]:
             key = rows[0].id, operator, where.site.file_line
             met.setdefault(key, (where.site, {}))[1].update(dict.fromkeys(rows))
-    for row, signature, site in _met_by_size(recording):
-        if _is_of(row, gpu):
-            met.setdefault((row.id, signature, site.file_line), (site, {}))[1][row] = None
+    for signature, site in recording.distinct_calls():
+        for row in met_by_size(signature):
+            if _is_of(row, gpu):
+                met.setdefault((row.id, signature.operator, site.file_line), (site, {}))[1][row] = None
     for (_, operator, _), (site, known) in met.items():
         yield _subject(site, operator, tuple(known))
     called = {base(signature.operator) for signature, _ in recording.distinct_calls()}
@@ -50,14 +50,11 @@ def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
         yield Subject(Site("", 0), "", answers=partial(_unnoted, unnoted))
 
 
-def _met_by_size(recording: Recording) -> Iterator[tuple[Hazard, str, Site]]:
-    """The rows that calls meet by the size of their first tensor, with the operator and the line."""
-    rows = [row for row in all_hazards() if row.check == SIZE]
-    for signature, site in recording.distinct_calls():
-        operator = base(signature.operator)
-        for row in rows:
-            if operator in row.operators and signature.inputs and _elements(signature.inputs[0]) > row.low:
-                yield row, signature.operator, site
+def met_by_size(signature: Signature) -> list[Hazard]:
+    """The rows that a call meets by the size of its first tensor, which no mark tells of."""
+    operator = base(signature.operator)
+    rows = [row for row in all_hazards() if row.check == SIZE and operator in row.operators and signature.inputs]
+    return [row for row in rows if _elements(signature.inputs[0]) > row.low]
 
 
 def _elements(tensor: str) -> int:
@@ -74,20 +71,13 @@ def answer_of(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:
     A slow path that nobody has timed there counts as none.
     """
     on_mac = [row for row in rows if not row.macos or any(first <= macos < after for first, after in row.macos)]
-    having = [row for row in on_mac if row.since <= torch <= row.until]
+    having = [row for row in on_mac if row.has(torch)]
     if having:
-        worst = max(having, key=lambda row: _OUTCOMES[row.effect.name])
-        return Answer(_OUTCOMES[worst.effect.name], worst.title, getattr(worst, "factor", (1.0, 1.0)))
-    if any(_is_open(row, torch) and row.effect.name != "SLOW" for row in on_mac):
+        worst = max(having, key=lambda row: _OUTCOMES[row.effect])
+        return Answer(_OUTCOMES[worst.effect], worst.title, worst.factor)
+    if any(row.has(torch) is None and not row.is_slow for row in on_mac):
         return Answer(Outcome.UNKNOWN, f"whether it has this bug is not known: {rows[0].title}")
     return FINE
-
-
-def _is_open(row: Hazard, torch: Release) -> bool:
-    """Whether nobody knows of a release outside of the row's: later ones before a fix, earlier ones nobody tried."""
-    if torch > row.until:
-        return row.fixed is None or torch < row.fixed
-    return torch < row.since and not getattr(row, "begins", row.since > OLDEST)
 
 
 def _unnoted(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:

@@ -14,6 +14,7 @@ from anymps.findings import fault_of_mark
 from anymps.forecast import Forecast, call_of, forecast
 from anymps.mac import Mac
 from anymps.record import Fate, Recording, Site
+from anymps.upgrade._faults import met_by_size
 from anymps.upgrade._subjects import Answer, Outcome, Release, Subject
 
 _WORTH: Final = 0.01
@@ -41,7 +42,7 @@ class Steps:
         self._here: Forecast = forecast(recording, mac)
         if self._here.no_time:
             raise CostError(f"anymps: {self._here.no_time.rstrip('.')}")
-        self._marked = _marked_calls(recording, self._here.step)
+        self._met = _met_calls(recording, self._here.step)
 
     def negligible(self, subject: Subject, answer: Answer, release: Release) -> bool:
         """Whether a slow path adds next to nothing to the step."""
@@ -64,7 +65,7 @@ class Steps:
         if answer.outcome is not Outcome.SLOWER:
             return 0.0, 0.0
         seconds = 0.0
-        for call in self._marked.get((subject.fault, subject.operator, subject.site.file_line), ()):
+        for call in self._met.get((subject.fault, subject.operator, subject.site.file_line), ()):
             with suppress(CostError):
                 seconds += predict_operator(call, self._mac, _named(release)).device
         low, high = answer.factor
@@ -102,17 +103,21 @@ def _bytes(call: OperatorCall) -> int:
     return size
 
 
-def _marked_calls(recording: Recording, step: int) -> dict[_Place, list[OperatorCall]]:
-    """The calls of a step that meet known bugs and slow paths: a mark lies before each."""
+def _met_calls(recording: Recording, step: int) -> dict[_Place, list[OperatorCall]]:
+    """The calls of a step that meet known bugs and slow paths: by a mark before the call, or by its size."""
     found: dict[_Place, list[OperatorCall]] = {}
     ahead: dict[int, list[tuple[str, str, Site]]] = {}  # by thread: the marks whose call has not come
+    by_size: dict[int, list[str]] = {}
     rows = recording.stream(f"SELECT thread, signature, site FROM entries WHERE step = {step:d} ORDER BY start_ns, id")
     for thread, identity, site in rows:
         signature = recording.signature(identity)
-        if signature.fate is not Fate.MARK:
-            for fault, operator, at in ahead.pop(thread, ()) if ahead else ():
-                if operator == signature.operator:
-                    found.setdefault((fault, operator, at.file_line), []).append(call_of(signature))
-        elif met := fault_of_mark(recording, signature.operator):
-            ahead.setdefault(thread, []).append((met[0][0].id, met[1], recording.site(site)))
+        if signature.fate is Fate.MARK:
+            if met := fault_of_mark(recording, signature.operator):
+                ahead.setdefault(thread, []).append((met[0][0].id, met[1], recording.site(site)))
+            continue
+        if identity not in by_size:
+            by_size[identity] = [row.id for row in met_by_size(signature)]
+        marked = [(fault, at) for fault, operator, at in ahead.pop(thread, ()) if operator == signature.operator]
+        for fault, at in (*marked, *((fault, recording.site(site)) for fault in by_size[identity])):
+            found.setdefault((fault, signature.operator, at.file_line), []).append(call_of(signature))
     return found
