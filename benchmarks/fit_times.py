@@ -2,12 +2,13 @@
 
     python benchmarks/fit_times.py            # writes src/anymps/cost/coefficients.json and docs/fidelity-times.md
     python benchmarks/fit_times.py --check    # writes nothing; fails if the files say something else
-    python benchmarks/fit_times.py --check --coefficients    # the same without the accuracy: one fit, not 45
+    python benchmarks/fit_times.py --check --coefficients    # the same without the accuracy: one fit, not 100
 
 Every figure is of machines that the fit did not see: for each chip the coefficients are fitted to the others, and its
-rows are predicted with them. What a wait takes in a table of timings says nothing of an operator, so that one number is
-taken from the table itself; rows in which the wait is the larger part are not scored. Steps that are part of the fit
-are predicted by a fit without any step of their network, and each step by one without the timings of its source.
+rows are predicted with them. Intervals go by sources that the fit did not see, too (`times_intervals.py`). What a wait
+takes in a table of timings says nothing of an operator, so that one number is taken from the table itself; rows in
+which the wait is the larger part are not scored. Steps that are part of the fit are predicted by a fit without any step
+of their network, and each step by one without the timings of its source.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: on a busy machine more threads only wait
 
 import numpy as np
+from step_tapes import read as read_tape
 from times_fit import (
     GRADIENTS,
     INDEX,
@@ -32,29 +35,25 @@ from times_fit import (
     Row,
     as_data,
     fit,
+    mac_of,
     network_of,
     read_steps,
 )
+from times_intervals import FEW, HARD, UNKNOWN, WIDER_FOR_FEW, WIDEST, held, quantiles, step_intervals, wider
 from times_page import page
-from times_ratios import HELD, Pairs, same_steps
-from times_training import training_hosts, walked_line
+from times_ratios import Pairs, same_steps
 
-from anymps.cost import WalkedStep, speed_ratio
-from anymps.cost._coefficients import OWN_KERNEL, from_json
+from anymps.cost import Happening, WalkedStep, speed_ratio
+from anymps.cost._coefficients import OWN_KERNEL, Coefficients, from_json, torch_release
 from anymps.cost._kernel import change_of
+from anymps.cost._walk import walked_step
 
 ROOT = Path(__file__).parents[1]
 COEFFICIENTS = ROOT / "src" / "anymps" / "cost" / "coefficients.json"
 PAGE = ROOT / "docs" / "fidelity-times.md"
 
-FEW = 5  # timings; a class with fewer rests on what is known of its like
-WIDER_FOR_FEW = 0.4  # in logarithms; judgement
-HARD = 0.5  # in logarithms: what is so much wider has no part in the interval of the others; judgement
-WIDEST = 1.5  # a fifth to four and a half times: there the interval says that nothing is known
 SMALL = 1e-3
 ONE_CHIP = 1.1  # how far apart two people's times on Macs with the same chip and cores are; judgement, see the page
-UNKNOWN = 2.0  # how far the interval of a step reaches before its own is known
-GPU = ("compute", "bandwidth")  # what a step is bound by where the GPU decides; else it is the host
 
 
 def table_waits(x: Any, rows: list[Row]) -> Any:
@@ -74,41 +73,53 @@ def table_waits(x: Any, rows: list[Row]) -> Any:
     return x
 
 
-def steps_without(chip: str) -> list[Row]:
-    """The steps of the fit that other chips took."""
-    return [step for step in STEPS if step.mac.chip != chip]
+HALVES = {text: number % 2 for number, text in enumerate(sorted({row.text for row in ROWS}))}
 
 
 @cache
-def fit_without(chip: str) -> Any:
-    """The parameters that the timings of all other chips give."""
-    return fit([row for row in ROWS if row.mac.chip != chip], steps_without(chip))
+def fit_without(chip: str, half: int | None = None) -> Any:
+    """The parameters that the timings of all other chips give, or of the other half of the shapes on these."""
+    rows = [row for row in ROWS if row.mac.chip != chip and HALVES[row.text] != half]
+    return fit(rows, [step for step in STEPS if step.mac.chip != chip])
 
 
-def left_out(shapes_too: bool) -> tuple[Any, Any, list[float]]:
-    """Logarithm of measured to predicted of every row, by a fit without its chip, and the operator's share of it.
+Fold = tuple[list[int], Any]
+"""Places of rows, and the parameters of a fit that did not see them."""
 
-    Beside these, the logarithms of what a wait takes in each table to what is predicted. With `shapes_too` the fit has
-    not seen the row's shapes on any machine either.
+
+def chips_left_out(*, shapes: bool, chips: bool = True) -> Iterator[Fold]:
+    """The rows of each chip, and a fit without it.
+
+    With `shapes` it has not seen the rows' shapes on any machine either; without `chips` it has seen others on theirs.
+    """
+    for chip in sorted({row.mac.chip for row in ROWS}):
+        for half in (0, 1) if shapes else (None,):
+            places = [i for i, row in enumerate(ROWS) if row.mac.chip == chip and half in (None, HALVES[row.text])]
+            yield places, fit_without(chip if chips else "", half)
+
+
+def sources_left_out() -> Iterator[Fold]:
+    """The rows of each source, and a fit that saw nothing of it."""
+    for source in sorted({row.source for row in ROWS}):
+        rows, steps = ([row for row in part if row.source != source] for part in (ROWS, STEPS))
+        yield [i for i, row in enumerate(ROWS) if row.source == source], fit(rows, steps)
+
+
+def left_out(folds: Iterable[Fold]) -> tuple[Any, Any, list[float]]:
+    """Logarithm of measured to predicted of every row, by the fit of its fold, and the operator's share of it.
+
+    Beside these, the logarithms of what a wait takes in each table to what is predicted.
     """
     residuals, shares = np.zeros(len(ROWS)), np.zeros(len(ROWS))
     waits: list[float] = []
-    texts = sorted({row.text for row in ROWS})
-    half = {text: number % 2 for number, text in enumerate(texts)}
-    for chip in sorted({row.mac.chip for row in ROWS}):
-        for part in (0, 1) if shapes_too else (None,):
-            places = [i for i, r in enumerate(ROWS) if r.mac.chip == chip and (part is None or half[r.text] == part)]
-            rows = [ROWS[i] for i in places]
-            if part is None:
-                x = fit_without(chip)
-            else:
-                x = fit([r for r in ROWS if r.mac.chip != chip and half[r.text] != part], steps_without(chip))
-            x, arrays = table_waits(x, rows), Arrays(rows)
-            waits += [float(x[place]) for place in np.unique(arrays.table) if place != INDEX["one"]]
-            predicted = arrays.predict(x)
-            residuals[places] = arrays.measured - predicted
-            device = np.bincount(arrays.row_of, arrays.kernels(x[arrays.place]), arrays.count)
-            shares[places] = device / np.exp(predicted)
+    for places, parameters in folds:
+        rows = [ROWS[i] for i in places]
+        x, arrays = table_waits(parameters, rows), Arrays(rows)
+        waits += [float(x[place]) for place in np.unique(arrays.table) if place != INDEX["one"]]
+        predicted = arrays.predict(x)
+        residuals[places] = arrays.measured - predicted
+        device = np.bincount(arrays.row_of, arrays.kernels(x[arrays.place]), arrays.count)
+        shares[places] = device / np.exp(predicted)
     return residuals, shares, waits
 
 
@@ -121,20 +132,6 @@ def figures(residuals: Any, chosen: Any) -> dict[str, float]:
         "nine_tenths": round(float(np.quantile(error, 0.9)), 3),
         "within_half": round(float(np.mean(error <= 0.5)), 3),
     }
-
-
-def quantiles(residuals: Any) -> tuple[float, float]:
-    low, high = np.exp(np.quantile(residuals, [0.1, 0.9]))
-    return round(float(low), 2), round(float(high), 2)
-
-
-def wider(own: Any, overall: Any) -> float:
-    """What a class's interval needs beside that of all, in logarithms that are added as squares."""
-    if not len(own):
-        return WIDER_FOR_FEW
-    spread, usual = (float(np.mean(np.abs(np.quantile(part, [0.1, 0.9])))) for part in (own, overall))
-    least = WIDER_FOR_FEW if len(own) < 4 else 0.0
-    return round(max(least, min(WIDEST, max(0.0, spread**2 - usual**2) ** 0.5)), 2)
 
 
 def kernel_of(row: Row) -> tuple[str, bool]:
@@ -151,57 +148,12 @@ def on_one_chip(scored: Any) -> Any:
     return np.array([len(chips.get(kernel_of(row), ())) < 2 for row in ROWS])
 
 
-def step_intervals(walked: list[tuple[dict[str, str], WalkedStep]]) -> dict[str, Any]:
-    """The intervals of steps that the GPU and that the host decide, and how many steps those of other models hold.
-
-    As far up as down, as there are too few steps for two ends. Steps of one model are off alike, so an end that holds
-    a share of the others holds fewer of the next model's: that share is raised until HELD of all are held by others.
-    What waits and classes that are hard to predict add to a step's interval is no part of what is left for these:
-    `walked` has intervals of UNKNOWN with all that added.
-    """
-    off = np.array([abs(np.log(float(line["milliseconds"]) / 1e3 / time.seconds)) for line, time in walked])
-    whole = np.array([np.log(time.high / time.seconds) for _, time in walked])
-    added = np.maximum(0.0, whole**2 - np.log(UNKNOWN) ** 2)
-    left = np.sqrt(np.maximum(0.0, off**2 - added))
-    gpu = np.array([time.bound in GPU for _, time in walked])
-    models = np.array([network_of(line["tape"]) for line, _ in walked])
-
-    def end(chosen: Any, share: float) -> float:
-        return float(np.quantile(left[chosen], share, method="weibull"))  # of the next one, not of those that are there
-
-    for share in np.arange(HELD, 1.0, 0.01):
-        others = [end((gpu == gpu[i]) & (models != models[i]), share) for i in range(len(off))]
-        inside = off <= np.sqrt(np.square(others) + added)
-        if np.mean(inside) >= HELD:
-            break
-    return {
-        **{
-            f"step, {name}": (round(float(np.exp(-end(chosen, share))), 2), round(float(np.exp(end(chosen, share))), 2))
-            for name, chosen in (("GPU", gpu), ("host", ~gpu))
-        },
-        "held": {
-            name: [int(np.sum(inside[chosen])), int(np.sum(chosen))] for name, chosen in (("GPU", gpu), ("host", ~gpu))
-        },
-    }
-
-
-def held(residuals: Any, groups: Any, chosen: Any) -> float:
-    """The share of rows within the 80 % interval that the other chips' residuals give."""
-    chips = np.array([row.mac.chip for row in ROWS])
-    inside = np.zeros(len(ROWS), dtype=bool)
-    for chip in np.unique(chips):
-        for group in np.unique(groups):
-            others = chosen & (chips != chip) & (groups == group)
-            own = chosen & (chips == chip) & (groups == group)
-            low, high = np.quantile(residuals[others], [0.1, 0.9])
-            inside[own] = (residuals[own] >= low) & (residuals[own] <= high)
-    return round(float(np.mean(inside[chosen])), 3)
-
-
 def evaluate() -> dict[str, Any]:
     """All that the page and the coefficients hold."""
-    known, shares, waits = left_out(shapes_too=False)
-    unknown, unknown_shares, _ = left_out(shapes_too=True)
+    known, shares, waits = left_out(chips_left_out(shapes=False))
+    unknown, unknown_shares, _ = left_out(chips_left_out(shapes=True))
+    on_chip, *_ = left_out(chips_left_out(shapes=True, chips=False))
+    foreign, foreign_shares, _ = left_out(sources_left_out())
     scored = shares > 0.5
     alone = on_one_chip(scored)
     also = (unknown_shares > 0.5) & ~alone
@@ -217,18 +169,21 @@ def evaluate() -> dict[str, Any]:
     by_step = np.array(
         [step_arrays.measured[i] - step_arrays.predict(apart[step.network])[i] for i, step in enumerate(STEPS)]
     )
-    own = np.where(also & new, unknown, np.nan)
-    usual = also & new
+    # Each row is left out twice: with its chip and shapes, and with its source.
+    twice, chosen = np.concatenate([unknown, foreign]), np.concatenate([also, foreign_shares > 0.5])
+    of, recent = np.tile(kinds, 2), np.tile(new, 2)
+    usual = chosen & recent
     for _ in range(2):  # the second time without the classes that are hard to predict, which have their own
         data["wider"] = {
-            name: wider(unknown[also & (kinds == name)], unknown[usual]) if timings >= FEW else WIDER_FOR_FEW
+            name: wider(twice[chosen & (of == name)], twice[usual]) if timings >= FEW else WIDER_FOR_FEW
             for name, timings in data["rows"].items()
         }
-        data["wider"] |= {name: wider(by_step, unknown[usual]) for name in GRADIENTS}
-        usual = also & new & np.array([data["wider"][kind] < HARD for kind in kinds])
+        data["wider"] |= {name: wider(by_step, twice[usual]) for name in GRADIENTS}
+        usual = chosen & recent & np.array([data["wider"][kind] < HARD for kind in of])
+    data["new_chip"] = wider(unknown[also & new], on_chip[also & new])
     data["intervals"] = {
-        "below 1 ms": quantiles(own[usual & small]),
-        "1 ms and above": quantiles(own[usual & ~small]),
+        "below 1 ms": quantiles(twice[usual & np.tile(small, 2)]),
+        "1 ms and above": quantiles(twice[usual & ~np.tile(small, 2)]),
         "wait": quantiles(waits),
     }
     pairs = Pairs(ROWS, unknown, also & new)
@@ -251,13 +206,10 @@ def evaluate() -> dict[str, Any]:
         "wait predicted too": figures(blind(), np.ones(len(ROWS), dtype=bool)),
         "class": {str(kind): figures(known, scored & (kinds == kind)) for kind in np.unique(kinds[scored])},
         "chip": {str(chip): figures(known, scored & (chips == chip)) for chip in np.unique(chips[scored])},
-        "held": held(unknown, small, usual),
+        "held": held(twice, small, usual, (foreign_shares > 0.5) & new, data["wider"]),
     }
     data["intervals"] |= {f"step, {name}": (1 / UNKNOWN, UNKNOWN) for name in ("GPU", "host")}  # to be found
-    data["training_host"] = 1.0  # to be found
     others = {network: unseen(network, parameters, data) for network, parameters in apart.items()}
-    data["training_host"], slower = training_hosts(data, others)
-    others = {network: others.get(network, {}) | {"training_host": one} for network, one in slower.items()}
     found = step_intervals(walked_steps(data, others))
     data["accuracy"]["steps held"] = found.pop("held")
     data["intervals"] |= found
@@ -293,6 +245,14 @@ def rows_without(network: str) -> list[Row]:
     """The timings of other sources than those of a network's steps."""
     own = {line["source_url"] for line in read_steps() if network_of(line["tape"]) == network}
     return [row for row in ROWS if row.source not in own]
+
+
+def walked_line(line: dict[str, str], coefficients: Coefficients) -> WalkedStep:
+    """What is predicted for a public step time; the waits of its benchmark that are not on the tape end it."""
+    step = read_tape(line["tape"])
+    waits = int(line["waits"]) - sum(happening.waits for happening in step)
+    step += [Happening("wait", waits=True)] * waits
+    return walked_step(step, mac_of(line["chip"], line["gpu_cores"]), torch_release(line["torch"]), coefficients)
 
 
 def walked_steps(data: dict[str, Any], others: dict[str, dict[str, Any]]) -> list[tuple[dict[str, str], WalkedStep]]:

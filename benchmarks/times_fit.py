@@ -33,7 +33,7 @@ from anymps.cost._kernel import (
     rates,
     tiles,
 )
-from anymps.cost._predict import QUICK_WAITS, graphs_of, runs_own_kernel, works_of
+from anymps.cost._predict import QUICK_WAITS, dispatches_of, runs_own_kernel, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac, all_macs
 
@@ -203,7 +203,7 @@ def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
             mac, release = mac_of(line["chip"], line["gpu_cores"]), torch_release(line["torch"])
             works = tuple(work for call in calls for work in works_of(call, release.number))
             own = [call for call in calls if runs_own_kernel(call, release)]
-            graphs = sum(graphs_of(call) for call in calls if call not in own)
+            graphs = sum(dispatches_of(call) for call in calls if call not in own)
             stated = (line["cores_stated"] == "yes", line["torch_stated"] == "yes")
             mode, _, waits = line["mode"].partition(" ")
             seconds = float(line["milliseconds"]) / 1e3
@@ -242,7 +242,7 @@ def read_step_rows() -> list[Row]:
         rows.append(
             Row(line["source_url"], mac_of(line["chip"], line["gpu_cores"]), line["cores_stated"] == "yes",
                 line["torch"], line["torch_stated"] == "yes", "step", float(line["milliseconds"]) / 1e3, line["tape"],
-                works, sum(graphs_of(call) * count for call, own, count in graphs if own),
+                works, sum(dispatches_of(call) * count for call, own, count in graphs if own),
                 sum(count for call, _, count in counted if runs_own_kernel(call, release)),
                 int(line["waits"]), network_of(line["tape"]))
         )  # fmt: skip
@@ -416,7 +416,8 @@ def as_data(x: Any, rows: list[Row]) -> dict[str, Any]:
     def value(name: str) -> float:
         return float(f"{np.exp(x[INDEX[name]]):.4g}")
 
-    timed = Counter(work.kind for row in rows for work in {w.kind: w for w in row.works}.values())
+    timed = Counter(kind for row in rows for kind in {work.kind for work in row.works})
+    chips = {(work.kind, row.mac.chip) for row in rows for work in row.works}
     return {
         "common": {
             "alpha": value("alpha"),
@@ -437,4 +438,5 @@ def as_data(x: Any, rows: list[Row]) -> dict[str, Any]:
             "view": dict(zip(ERA_NAMES, VIEW, strict=True)),
         },
         "rows": {name: timed[name] for name in (*MATRIX, *KERNELS)},
+        "chips": {name: sorted(chip for kind, chip in chips if kind == name) for name in (*MATRIX, *KERNELS)},
     }

@@ -39,11 +39,11 @@ def test_what_was_measured_lies_in_the_interval() -> None:
     assert (found.held, found.differs_most) == (True, "device")
     assert str(found).splitlines() == [
         "                  measured  predicted    80 % interval",
-        "step of train.py   41.0 ms    34.2 ms  24.1 to 48.7 ms  held",
+        "step of train.py   41.0 ms    34.2 ms  23.2 to 50.6 ms  held",
         "  until queued     2.00 ms     182 us",
         "  after that       39.0 ms    34.1 ms",
         "Measured is 1.20 times what was predicted for an M3 Pro 18GB, bound by compute.",
-        "They differ most in the GPU's work after that: 4.95 ms more than predicted.",
+        "They differ most in the GPU's work after that: 4.94 ms more than predicted.",
     ]
 
 
@@ -98,7 +98,7 @@ def test_this_machines_time_is_compared_with_nothing() -> None:
     """On the virtual device the prediction stands alone, in words and as data."""
     found = predict(timed(2.0, 40.0, virtual=True), products())
     assert str(found) == (
-        "A step of train.py would take about 34.2 ms on an M3 Pro 18GB (24.1 to 48.7 ms), bound by compute. "
+        "A step of train.py would take about 34.2 ms on an M3 Pro 18GB (23.2 to 50.6 ms), bound by compute. "
         "The prediction includes a wait for the GPU at the end, and is not compared: the times above are this "
         "machine's, not a Mac's."
     )
@@ -117,7 +117,7 @@ def test_several_calls_in_a_run_wait_for_nothing_between_them() -> None:
     assert found.parts == {}
     assert found.compared is not None and found.compared.time.bound == "compute"
     assert str(found).splitlines()[1:] == [
-        "step of train.py   40.0 ms    33.9 ms  23.9 to 48.4 ms  held",
+        "step of train.py   40.0 ms    33.9 ms  22.9 to 50.3 ms  held",
         "Measured is 1.18 times what was predicted for an M3 Pro 18GB, bound by compute.",
     ]
 
@@ -151,6 +151,6 @@ def test_times_of_another_release_are_compared_with_nothing() -> None:
     found = predict(timed(2.0, 40.0), products(), "2.4")
     assert (found.held, found.compared) == (None, None)
     assert str(found) == (
-        "A step of train.py would take about 36.1 ms on an M3 Pro 18GB (25.4 to 51.4 ms), bound by compute. These are "
+        "A step of train.py would take about 36.1 ms on an M3 Pro 18GB (24.4 to 53.4 ms), bound by compute. These are "
         "the times of torch 2.4, for the calls that torch 2.13.0 makes here."
     )

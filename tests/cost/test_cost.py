@@ -386,16 +386,17 @@ def test_a_kernel_of_its_own_is_dispatched_in_less_time_than_a_graph() -> None:
     assert runs_own_kernel(written, torch_release("2.5"))
 
 
-def test_gradients_of_input_and_weight_are_a_graph_each() -> None:
-    """The bias has its gradient from the same graph as the weight; where one gradient is asked for there is one."""
+def test_some_calls_take_the_host_as_long_as_several() -> None:
+    """Gradients of input and weight are a graph each, that of the bias is in the weight's; long graphs count twice."""
     given = "float32[32, 64], float32[32, 10], float32[10, 64]"
     both, one = "(float32[32, 64], float32[10, 64], float32[10])", "(float32[10, 64], float32[10])"
     shapes = "float32[8, 32, 9, 9], float32[8, 16, 9, 9], float32[32, 16, 3, 3]"
     convolution = f"aten::convolution_backward({shapes}) -> (float32[8, 16, 9, 9], float32[32, 16, 3, 3], float32[32])"
-    texts = [f"aten::linear_backward({given}) -> {both}", f"aten::linear_backward({given}) -> {one}", convolution]
+    norm = "aten::native_batch_norm(float32[8, 32, 9, 9], float32[32]) -> (float32[8, 32, 9, 9], float32[32])"
+    texts = [f"aten::linear_backward({given}) -> {both}", f"aten::linear_backward({given}) -> {one}", convolution, norm]
     hosts = [1e6 * time_of(text).host for text in texts]
     graph = COEFFICIENTS["microseconds"]["host"]["2.10"]
-    assert hosts == pytest.approx([2 * graph, graph, 2 * graph])
+    assert hosts == pytest.approx([2 * graph, graph, 4 * graph, 2 * graph])
 
 
 def test_pytorchs_own_kernel_takes_less_than_a_graph_on_any_gpu() -> None:

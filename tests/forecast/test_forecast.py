@@ -41,7 +41,7 @@ def test_compute_binds_a_step() -> None:
     """Ten products: their time, and a sentence with the interval."""
     found = seen(alike(lambda it: it.product(10)))
     assert found.time.seconds == pytest.approx(10 * PRODUCT)
-    assert found.sentence == ("A step would take about 33.9 ms on an M3 Pro 18GB (23.9 to 48.4 ms), bound by compute.")
+    assert found.sentence == ("A step would take about 33.9 ms on an M3 Pro 18GB (22.9 to 50.3 ms), bound by compute.")
 
 
 def test_launches_bind_a_step() -> None:
@@ -56,7 +56,7 @@ def test_one_step_alone_has_no_time() -> None:
     steps.end()
     assert seen(steps.close()).sentence == (
         "No time is predicted from a single step, because it includes all that came before it, such as imports. A "
-        "step would keep the GPU of an M3 Pro 18GB busy for about 33.9 ms (23.9 to 48.4 ms)."
+        "step would keep the GPU of an M3 Pro 18GB busy for about 33.9 ms (22.9 to 50.3 ms)."
     )
 
 
@@ -218,7 +218,7 @@ def test_a_plan_has_the_time_of_a_run() -> None:
     assert (of_plan.seconds, of_plan.device, of_plan.host, of_plan.shares, of_plan.low, of_plan.high) == (
         of_run.time.seconds, of_run.time.device, of_run.time.host, of_run.time.shares, of_run.time.low, of_run.time.high
     )  # fmt: skip
-    assert dict(of_plan.shares)["host code"] > 0.002
+    assert dict(of_plan.shares)["host code"] > 0.0019
 
 
 @pytest.mark.parametrize("extra", [0, 5])
@@ -305,7 +305,7 @@ def test_a_core_that_others_had_is_taken_off() -> None:
     assert (alone.busy, found.busy) == (0.0, pytest.approx(0.6))
     assert found.time.high / found.time.seconds > 1.2 * alone.time.high / alone.time.seconds
     assert found.sentence == (
-        "A step would take about 9.92 ms on an M3 Pro 18GB (3.44 to 28.7 ms), bound by the program's own code. This "
+        "A step would take about 9.94 ms on an M3 Pro 18GB (3.42 to 28.9 ms), bound by the program's own code. This "
         "machine was busy: for 60 % of the time in its own code, the program waited for a core. That time is "
         "subtracted, and the interval is wider."
     )
@@ -374,7 +374,7 @@ def test_loading_has_no_time_but_the_number_of_the_step_table() -> None:
     (loading,) = (share.time_ns for share in recording.step_table().typical if share.phase is Phase.BATCH)
     assert seen(recording).sentence == (
         f"Data loading would limit a step, so no time is predicted: it took {duration(loading)} here. "
-        "A step would keep the GPU of an M3 Pro 18GB busy for about 33.9 ms (23.9 to 48.4 ms)."
+        "A step would keep the GPU of an M3 Pro 18GB busy for about 33.9 ms (22.9 to 50.3 ms)."
     )
 
 

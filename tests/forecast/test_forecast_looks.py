@@ -131,7 +131,7 @@ def test_a_recording_without_looks_goes_by_its_one_speed() -> None:
     for took in (4.0, 4.4, 4.2, 6.0):
         gap(steps, took)
         steps.end()
-    assert code_of(forecast(steps.close())) == pytest.approx(2.2, rel=0.01)
+    assert code_of(forecast(steps.close())) == pytest.approx(2.1, rel=0.01)
 
 
 def taken(*steps: tuple[float, float]) -> tuple[float, float]:
@@ -145,9 +145,9 @@ def taken(*steps: tuple[float, float]) -> tuple[float, float]:
 
 
 def test_what_was_interrupted_counts_where_little_else_is_known() -> None:
-    """Eleven steps on a busy machine: the one in the middle counts, and what all of them lost is told."""
+    """Eleven steps on a busy machine: the lower quartile counts, and what all of them lost is told."""
     ran = [8.2, 8.1, 1.4, 7.7, 8.0, 7.7, 8.0, 7.9, 7.8, 7.8, 8.1]
-    assert taken(*((gap, 40.0) for gap in ran)) == pytest.approx((7.9, 40.0))
+    assert taken(*((gap, 40.0) for gap in ran)) == pytest.approx((7.7, 40.0))
 
 
 def test_a_busy_and_a_quiet_run_of_the_same_code() -> None:

@@ -201,7 +201,7 @@ def test_steps_of_each_release() -> None:
     assert set(grid.times) == {(2, minor) for minor in (7, 8, 9, 10, 13, 14, 15)}
     assert all(time.low < time.seconds < time.high for time in grid.times.values())
     before, after = (grid.times[2, minor].seconds for minor in (9, 10))
-    assert "2.9 -> 2.10: a predicted step takes 3 % less: 1.61 ms" in text(grid)
+    assert "2.9 -> 2.10: a predicted step takes 3 % less: 1.60 ms" in text(grid)
     assert round(100 * (1 - after / before)) == 3
 
 

@@ -63,12 +63,12 @@ class Coefficients:
     NEURAL (`neural_share`); the times are in microseconds on
     an M1's CPU by era of torch: `host` is a dispatch through MPSGraph, `kernel_host`, the same in all eras, one of a
     Metal kernel of PyTorch's own; that of a view is the same for both. A `wait` takes as long in all eras, with factors
-    for some chips. In a training step dispatches take `training_host` times as long. `rows` counts the timings that a
-    class rests on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a
-    prediction, 10 % and 90 % quantiles: of an operator's time by its length, of a step that the GPU decides (`step,
-    GPU`) or the host (`step, host`), of what a wait takes (`wait`), of the ratio between two Macs (`ratio`), which
-    is wider by `between` in a class whose ratios are harder to predict, and of that between two Macs with the same chip
-    (`ratio, one chip`).
+    for some chips. `rows` counts the timings that a class rests on, `chips` has those that it was timed on, and `wider`
+    is how much wider its interval is, in logarithms. In a step, that on another chip is wider by `new_chip`, too; an
+    operator's own is always that of a chip left out. `intervals` are factors on a prediction, 10 % and 90 % quantiles:
+    of an operator's time by its length, of a step that the GPU decides (`step, GPU`) or the host (`step, host`), of
+    what a wait takes (`wait`), of the ratio between two Macs (`ratio`), which is wider by `between` in a class whose
+    ratios are harder to predict, and of that between two Macs with the same chip (`ratio, one chip`).
     """
 
     matrix: dict[str, MatrixClass]
@@ -84,8 +84,9 @@ class Coefficients:
     wait: float
     wait_base_chip: float
     wait_newer_chip: float
-    training_host: float
     rows: dict[str, int]
+    chips: dict[str, frozenset[str]]
+    new_chip: float
     wider: dict[str, float]
     between: dict[str, float]
     intervals: dict[str, tuple[float, float]]
@@ -114,8 +115,9 @@ def from_json(data: dict[str, Any]) -> Coefficients:
         wait=data["common"]["wait"],
         wait_base_chip=data["common"]["wait_base_chip"],
         wait_newer_chip=data["common"]["wait_newer_chip"],
-        training_host=data["training_host"],
         rows={name: int(number) for name, number in data["rows"].items()},
+        chips={name: frozenset(chips) for name, chips in data["chips"].items()},
+        new_chip=data["new_chip"],
         wider=data["wider"],
         between=data["between"],
         intervals={name: (low, high) for name, (low, high) in data["intervals"].items()},

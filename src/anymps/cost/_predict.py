@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum
 from typing import Final, Literal
@@ -39,6 +38,16 @@ M4 as on an M1 (Kornia's benchmark of both, macOS 26.5)."""
 
 # MPS computes the gradients of the input and of the weight by a graph each.
 _TWO_GRADIENTS: Final = ("linear_backward", "convolution_backward")
+# A graph of one of these takes the host as long as two of a pointwise operator. A batch norm takes 32 us where a kernel
+# of PyTorch's own takes 3.4 (pytorch pull request 183830, which times group norms that run as one); a convolution 29 to
+# 34 us on an M5 Pro (193021), where the graph of a cumulative sum takes 12 (185609).
+_LONG_GRAPHS: Final = ("convolution", "batch_norm", "layer_norm")
+
+CALL: Final = 0.9e-6
+"""Seconds of a bare call on an M1 before MPS has it: Python's and torch's part, which is in a timing of a dispatch too.
+
+`torch.exp` of one number takes as long on the CPU of an M1 Pro in all, 1000 calls in a row (pytorch issue 148219). In a
+recording of such a row, the program's own code before each call takes 0.8 to 1.3 us."""
 
 TRANSFER: Final = 20e-6
 """Seconds of a copy before its first byte. A blocking copy takes 110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch
@@ -134,7 +143,12 @@ def dispatch_seconds(call: OperatorCall | None, mac: Mac, release: TorchRelease,
     _, speed = rates(mac)
     if call is not None and runs_own_kernel(call, release):
         return coefficients.kernel_host * 1e-6 / speed
-    return coefficients.host[release.era] * (graphs_of(call) if call is not None else 1) * 1e-6 / speed
+    return coefficients.host[release.era] * (dispatches_of(call) if call is not None else 1) * 1e-6 / speed
+
+
+def dispatches_of(call: OperatorCall) -> int:
+    """As how many graphs of a pointwise operator a call takes the host that has no Metal kernel."""
+    return graphs_of(call) * (2 if any(name in call.name for name in _LONG_GRAPHS) else 1)
 
 
 def graphs_of(call: OperatorCall) -> int:
@@ -148,11 +162,6 @@ def graphs_of(call: OperatorCall) -> int:
     if call.name not in _TWO_GRADIENTS:
         return 1
     return max(1, sum(len(read_tensor(made).shape) > 1 for made in call.outputs))
-
-
-def trains(calls: Iterable[OperatorCall | None]) -> bool:
-    """Whether any of a step's calls computes a gradient."""
-    return any("backward" in call.operator for call in calls if call is not None)
 
 
 def runs_own_kernel(call: OperatorCall, release: TorchRelease) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import fsum
 from operator import eq
@@ -24,6 +24,7 @@ from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without,
 from anymps.cost._coefficients import Coefficients, TorchRelease
 from anymps.cost._kernel import rates
 from anymps.cost._predict import (
+    CALL,
     TRANSFER,
     OperatorTime,
     dispatch_seconds,
@@ -31,7 +32,6 @@ from anymps.cost._predict import (
     operator_time,
     runs_own_kernel,
     step_interval,
-    trains,
     transfer_seconds,
     wait_seconds,
     widened,
@@ -176,7 +176,7 @@ def walked_step(
     busy: float = 0.0,
 ) -> WalkedStep:
     """The time of a step by given coefficients; else as `walk_step`."""
-    book = _Book(mac, release, coefficients, training=trains(happening.call for happening in happenings))
+    book = _Book(mac, release, coefficients)
     moves = book.moves(happenings)
     places = [happening.place for happening in happenings]
     rows = stretches(moves, places)
@@ -263,13 +263,12 @@ def _widening(shares: dict[StepBound, float], classes: float, busy: float) -> fl
 class _Book:
     """What happenings cost on one Mac, each call looked up once, and what could not be predicted."""
 
-    def __init__(self, mac: Mac, release: TorchRelease, coefficients: Coefficients, *, training: bool) -> None:
+    def __init__(self, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> None:
         _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
         self._mac, self._release, self._coefficients = mac, release, coefficients
         self._layouts = Layouts(release.number)
         self._wait = wait_seconds(mac, coefficients)
-        self._slower = coefficients.training_host if training else 1.0
-        self._dispatch = self._slower * dispatch_seconds(None, mac, release, coefficients)
+        self._dispatch = dispatch_seconds(None, mac, release, coefficients)
         self._view = coefficients.view[release.era] * 1e-6 / self._speed
         self._known: dict[int, tuple[OperatorTime, float, float] | str] = {}
         self._kernels: dict[tuple[int, bool], tuple[Move, float, float]] = {}  # without code of the program's own
@@ -300,7 +299,7 @@ class _Book:
             self.calls += 1
             self.uncertain += uncertain
             self.apart += apart
-            code = host_code / speed - move.host
+            code = (host_code - CALL) / speed
             append(tuple.__new__(Move, (code, *move[1:])) if code > 0.0 else move)
         return found
 
@@ -320,13 +319,12 @@ class _Book:
             return Move(code, 0.0, "copies", 0.0, "nothing", True, self._wait, carry, (carry, 0.0))
         if happening.kind == "fallback":
             return self._fallback(happening, code)
-        # A program's own code overlaps with nothing of the dispatch; that of one call stands in for both.
+        # The code of the program comes before the dispatch, but for what was timed with the dispatch.
+        code = max(0.0, code - CALL / self._speed)
         time, wider, between = self._time(happening.call, told=True)
         wait = self._wait if happening.waits else 0.0
         if time is None:
-            return Move(
-                max(0.0, code - self._dispatch), self._dispatch, "launch", 0.0, "nothing", happening.waits, wait
-            )
+            return Move(code, self._dispatch, "launch", 0.0, "nothing", happening.waits, wait)
         self.uncertain += time.device * wider
         self.apart += time.device * between
         if happening.call is not None and time.device and not runs_own_kernel(happening.call, self._release):
@@ -335,7 +333,7 @@ class _Book:
         works: StepBound = time.bound if time.device else "nothing"
         move = Move(0.0, time.host, "launch", time.device, works, happening.waits, wait)
         self._kernels[id(happening.call), happening.waits] = move, time.device * wider, time.device * between
-        return move._replace(code=max(0.0, code - time.host))
+        return move._replace(code=code)
 
     def _fallback(self, happening: Happening, code: float) -> Move:
         seconds = happening.work / self._speed if happening.work is not None else self._on_cpu(happening.call)
@@ -383,5 +381,6 @@ class _Book:
             return error.reason
         if not time.device:
             return time, 0.0, 0.0
-        time = replace(time, host=self._slower * time.host)
-        return time, self._coefficients.wider[time.kind], self._coefficients.between[time.kind]
+        of_time, of_ratio = (known[time.kind] for known in (self._coefficients.wider, self._coefficients.between))
+        new = self._mac.chip not in self._coefficients.chips[time.kind]
+        return time, math.hypot(of_time, self._coefficients.new_chip if new else 0.0), of_ratio

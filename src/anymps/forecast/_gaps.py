@@ -1,7 +1,7 @@
 """The time of the program's own code before each call: from several steps, by place in the program.
 
 A place is a line and operator with those before it. A place may come often in a step, and steps may differ: the gaps of
-a place are sorted in each step, and the median gap of each rank counts, as the core's speed changes from step to step.
+a place are sorted in each step, and of each rank the lower quartile counts, as what disturbs a program makes it slower.
 Gaps in which the thread lost its core do not count beside several in which it did not: what is left of them is less
 certain.
 """
@@ -95,14 +95,14 @@ def _chosen(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Time]
     for place, row in own.items():
         same = [other[place] for other in others if place in other]
         for rank, time in enumerate(row):
-            found[time.at] = _middle_of(
+            found[time.at] = _quartile_of(
                 [time, *(times[(2 * rank + 1) * len(times) // (2 * len(row))] for times in same)]
             )
     return found
 
 
-def _middle_of(times: list[_Time]) -> _Time:
-    """The one in the middle, of those that were not interrupted where these are several."""
+def _quartile_of(times: list[_Time]) -> _Time:
+    """The lower quartile, of those that were not interrupted where these are several or most."""
     whole = [time for time in times if time.is_whole]
-    ordered = sorted(whole if len(whole) >= _FEW else times)
-    return ordered[(len(ordered) - 1) // 2]
+    ordered = sorted(whole if len(whole) >= min(_FEW, len(times) / 2) else times)
+    return ordered[(len(ordered) - 1) // 4]
