@@ -95,6 +95,10 @@ class PlanSettings(Settings):
         "text", help='Show how many times as fast as your own Mac ("M1 16GB") the others are, with an interval.',
         metavar="MAC",
     )  # fmt: skip
+    other_memory: str | None = row(
+        "text", help="What other programs take of each Mac's memory (6GB); beyond what is left, macOS pages.",
+        metavar="SIZE",
+    )  # fmt: skip
     what_if: tuple[str, ...] = row(
         "texts", (), "Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, "
         "checkpoint, fused, unfused, sgd, adam, adamw; several at once with commas; repeatable.", metavar="CHANGES",

@@ -327,6 +327,32 @@ def test_heaps_that_grow_otherwise_are_not_the_cache() -> None:
     assert find(growing(MIB, kept=False, sizes=(100 * MIB, 200 * MIB, 400 * MIB, 700 * MIB, 999 * MIB))) == []
 
 
+def validated(buffers: int, *, emptied: bool = False, size: int = MIB) -> Recording:
+    """Three training steps that take 4 GiB and free it, then a validation that takes a few small buffers."""
+    builder = RecordingBuilder(meta={**META, "loop": "training"})
+    forward, after = builder.site(FILE, 9, "main", "loss = model(x)"), builder.site(FILE, 20, "main", "y = model(x)")
+    for step in range(3):
+        builder.free(builder.allocation(4 * GIB, "aten::mm", site=forward, phase=Phase.FORWARD))
+        builder.end_step((step + 1) * 1000)
+    for _ in range(buffers):
+        reserved = size if emptied else 4 * GIB
+        builder.free(builder.allocation(size, "aten::mm", site=after, phase=Phase.FORWARD, reserved=reserved))
+    return builder.close()
+
+
+def test_a_cache_that_a_validation_does_not_need() -> None:
+    """MPS509: what the allocator keeps after the last training step, and where to give it back."""
+    finding = only(validated(20))
+    assert (finding.id, finding.site.line) == ("MPS509", 20)
+    assert finding.what == (
+        "After the last training step tensors never held more than 1024.00 KiB, and the allocator kept 4.00 GiB, 75 % "
+        "of the working set of M1 8GB."
+    )
+    assert find(validated(19)) == []  # the end of the script
+    assert find(validated(20, emptied=True)) == []
+    assert find(validated(20, size=5 * GIB // 2)) == []
+
+
 TRAINING = """
 from anymps.findings import find
 model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10)).to("mps")

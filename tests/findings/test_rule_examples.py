@@ -91,7 +91,8 @@ def told(rule: Rule, found: dict[str, list[list[Any]]]) -> str:
         if identity == rule.id
     ]
     # How long this machine took is in the predicted step.
-    text = re.sub(r"\d+ % of the predicted step", "P % of the predicted step", "\n".join(blocks))
+    text = re.sub(r"\d+ % of the predicted (step|time)", r"P % of the predicted \1", "\n".join(blocks))
+    text = re.sub(r"[\d.]+ times as long on an (.*) \(.* in place of .*?\)", r"R times as long on an \1 (T)", text)
     return re.sub(r"about \d+ % of a step of [\d.]+ \w+", "about P % of a step of T", text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps._errors import AnympsError, MacError
-from anymps.mac import DEFAULT_MAC, DEFAULT_MACOS, Mac, all_macs, parse_mac
+from anymps.mac import DEFAULT_MAC, DEFAULT_MACOS, Mac, all_macs, parse_mac, parse_memory
 
 GIB = 1024**3
 
@@ -71,6 +71,15 @@ def test_impossible_macs_are_refused_in_one_line(text: str, message: str) -> Non
     with pytest.raises(MacError) as caught:
         parse_mac(text)
     assert message == str(caught.value)
+
+
+def test_sizes_of_memory() -> None:
+    """What other programs take is said as a Mac's memory is; anything else is refused in one line."""
+    assert parse_memory("6GB") == parse_memory(" 6 GiB") == 6 << 30
+    for text in ("6", "lots", "-1GB", "6GB M3"):
+        with pytest.raises(MacError) as caught:
+            parse_memory(text)
+        assert str(caught.value) == f'anymps: "{text}" is no size of memory; write "6GB"'
 
 
 def test_a_newer_macos_is_taken_for_the_newest_known_one() -> None:

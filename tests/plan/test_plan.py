@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anymps import parse_mac
@@ -107,6 +109,19 @@ def test_verdicts_follow_from_the_share_of_the_working_set(share: float, verdict
     outcome = trace_of(*[GIB // 4] * count).replay(MAC, MINOR)
     assert outcome.verdict is verdict
     assert outcome.margin == MAC.recommended_max_memory - outcome.peak_reserved
+
+
+def test_other_programs_take_memory() -> None:
+    """A run has what they leave, where that is less than the working set; torch's own limit stays."""
+    trace = trace_of(*[GIB] * 9)
+    for taken, verdict, room in (
+        (0, Verdict.FITS, MAC.recommended_max_memory),
+        (9, Verdict.TIGHT, 9 * GIB),
+        (12, Verdict.PAGES, 6 * GIB),
+        (40, Verdict.PAGES, 0),
+    ):
+        outcome = trace.replay(replace(MAC, other_memory=taken * GIB), MINOR)
+        assert (outcome.verdict, outcome.margin) == (verdict, room - outcome.peak_reserved)
 
 
 def test_a_run_fits_only_with_what_others_take() -> None:

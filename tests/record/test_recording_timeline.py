@@ -43,8 +43,8 @@ def test_the_typical_step_waits_as_most_do() -> None:
 
 
 def test_step_sums() -> None:
-    """Each complete step with its length, waits and fallbacks."""
-    assert small().step_sums() == tuple(StepSum(step, 1_000_000, 2, 1) for step in range(3))
+    """Each complete step with its length, waits, fallbacks and operators on mps."""
+    assert small().step_sums() == tuple(StepSum(step, 1_000_000, 2, 1, 4) for step in range(3))
 
 
 def test_calls_in_the_order_of_time() -> None:

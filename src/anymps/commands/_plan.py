@@ -27,7 +27,7 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
     target, outputs = Target.named(module, words, "plan"), Outputs.of(asked)
     target.check()
     from anymps.device import build, enable
-    from anymps.mac import parse_mac
+    from anymps.mac import parse_mac, parse_memory
     from anymps.plan import Scenario, make_plan, parse_scenario
     from anymps.report import plan_document, plan_json
     from anymps.rules import installed_torch
@@ -40,6 +40,7 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
         set_variable("alone", True)
     changes = [parse_scenario(text) for text in asked.what_if]
     chosen = [parse_mac(mac) for mac in dict.fromkeys(asked.macs)]
+    other_memory = parse_memory(asked.other_memory) if asked.other_memory is not None else 0
     own = parse_mac(asked.against) if asked.against is not None else None
     build()  # here, if ever: the measurements cannot show how far it is
 
@@ -65,6 +66,7 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
             torch_version=str(installed_torch().version),
             times_of=asked.torch,
             larger=asked.larger,
+            other_memory=other_memory,
             against=own,
             say=tell,
             meanwhile=allocator,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from anymps.findings._costs import kept_graphs
     from anymps.findings._gpu_profile import GpuProfile, read_operations
     from anymps.findings._judgement import Judgement, Outcome
     from anymps.findings._model import Example, Finding, Rule, numbered

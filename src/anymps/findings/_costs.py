@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anymps.record import Wait
+from anymps.rules.texts import format_size
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,19 @@ LAUNCH = Cost(
         "on an M1 Pro (pytorch PR 148219)"
     ),
 )
+_KEPT_GRAPH = (55_000, 850_000)  # bytes
+KEPT_SOURCE = (
+    "a kept graph takes about 55 KB (pytorch_geometric PR 10689) to 0.85 MB (pytorch issue 171679: 1 GB after 1,200 of "
+    "them)"
+)
+
+
+def kept_graphs(graphs: int) -> str:
+    """`3.15 MiB to 48.64 MiB`: what so many graphs of MPSGraph keep, which no counter of torch shows."""
+    low, high = (format_size(graphs * each) for each in _KEPT_GRAPH)
+    return f"{low} to {high}"
+
+
 _COST_OF = {
     Wait.ITEM: ITEM,
     Wait.INSIDE_OPERATOR: ITEM,

@@ -9,7 +9,7 @@ from anymps.findings._gpu_profile import GpuProfile, gpu_profile, read_operation
 from anymps.findings._judgement import Judgement, how_it_ended, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding
-from anymps.findings._prices import SeldomStep, seldom_steps, step_on_mac
+from anymps.findings._prices import step_on_mac
 from anymps.findings._registry import notes
 from anymps.findings._wait_places import WaitPlace, needless_places, wait_places, waits_at
 from anymps.findings.rules import growth_per_step
@@ -67,7 +67,6 @@ class Story:
     no_forecast: str
     on_mac: Forecast | None
     loop_forecasts: tuple[Forecast | None, ...]
-    seldom: tuple[SeldomStep, ...]
     memory: MemoryStory
     memory_samples: tuple[MemorySample, ...]
     memory_limits: MemoryLimits | None
@@ -108,7 +107,6 @@ class Story:
             no_forecast=why_no_forecast(recording),
             on_mac=step_on_mac(recording),
             loop_forecasts=loop_forecasts(recording),
-            seldom=seldom_steps(recording),
             memory=recording.memory_story,
             memory_samples=recording.memory(),
             memory_limits=memory_limits(recording),

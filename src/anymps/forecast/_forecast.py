@@ -12,10 +12,10 @@ from typing import Final, cast
 
 from anymps._errors import CostError
 from anymps._text import duration, estimate, listed, percent
-from anymps.cost import Happening, StepBound, WaitCost, WalkedStep, walk_step
-from anymps.forecast._happenings import WaitingLine, happenings, speeds_of
+from anymps.cost import Happening, StepBound, WaitCost, WalkedStep, compile_time, walk_step
+from anymps.forecast._happenings import WaitingLine, call_of, happenings, speeds_of
 from anymps.mac import Mac
-from anymps.record import Phase, Recording, Step, StepSum
+from anymps.record import Phase, Recording, Signature, Step, StepSum
 
 BUSY: Final = 0.05
 """From this share of a step's time on, a report says that the machine was busy: less hardly moves the interval."""
@@ -65,6 +65,14 @@ class Forecast:
         """What the waits at each line and of each kind cost a step, the costliest first."""
         placed = tuple(wait for wait in self.time.waits if isinstance(wait.place, WaitingLine))
         return cast("tuple[WaitCost[WaitingLine], ...]", placed)
+
+    def graphs_of(self, signature: Signature) -> int:
+        """How many graphs MPSGraph compiles for a call the first time."""
+        return walk_step([Happening("kernel", call_of(signature))], self.mac, self.torch).graphs
+
+    def compiling(self, graphs: int) -> float:
+        """How many seconds the Mac takes to compile so many graphs."""
+        return compile_time(max(0, graphs), self.mac)[0]
 
     @property
     def bound(self) -> str:

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 from anymps.mac._mac import DEFAULT_MACOS, Mac, all_macs
-from anymps.mac._parse import DEFAULT_MAC, parse_mac
+from anymps.mac._parse import DEFAULT_MAC, parse_mac, parse_memory

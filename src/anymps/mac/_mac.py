@@ -21,9 +21,9 @@ class Mac:
     """One Mac.
 
     Units: `ram_gib` in GiB, `memory_bandwidth` in bytes/s, `fp32_peak` in FLOP/s (None if the clock is unknown),
-    `recommended_max_memory` and `max_buffer_length` in bytes, `macos` as (major, minor), `wired_limit_mb` in MiB (0:
-    the system's default). `bfloat16` is True if the GPU computes it natively. `sources` are public addresses;
-    `inferred` names the values that no source states.
+    `recommended_max_memory` and `max_buffer_length` in bytes, `other_memory`, what other programs take, too; `macos` as
+    (major, minor), `wired_limit_mb` in MiB (0: the system's default). `bfloat16` is True if the GPU computes it
+    natively. `sources` are public addresses; `inferred` names the values that no source states.
     """
 
     id: str
@@ -43,6 +43,7 @@ class Mac:
     recommended_max_memory: int
     max_buffer_length: int
     wired_limit_mb: int = 0
+    other_memory: int = 0
     sources: tuple[str, ...] = ()
     inferred: tuple[str, ...] = ()
 
@@ -65,6 +66,11 @@ class Mac:
     def ram(self) -> int:
         """Unified memory in bytes."""
         return self.ram_gib * 1024**3
+
+    @property
+    def room(self) -> int:
+        """Bytes that a process can use without paging: the working set, or what other programs leave of the memory."""
+        return max(0, min(self.recommended_max_memory, self.ram - self.other_memory))
 
     @property
     def name(self) -> str:

@@ -60,6 +60,14 @@ def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
     return mac.with_wired_limit(limit) if limit else mac
 
 
+def parse_memory(text: str) -> int:
+    """The bytes that `6GB` or `6 GiB` names. Raises MacError, in one line, for any other text."""
+    size = _MEMORY.fullmatch(text.strip().lower())
+    if size is None:
+        raise MacError(f'anymps: "{text.strip()}" is no size of memory; write "6GB"')
+    return digits(size[1]) << 30
+
+
 def _take(pattern: re.Pattern[str], text: str) -> tuple[re.Match[str] | None, str]:
     """The first match of the pattern, and the text without it."""
     match = pattern.search(text)

@@ -110,6 +110,7 @@ def make_plan(
     torch_version: str,
     times_of: str = "",
     larger: bool = True,
+    other_memory: int = 0,
     against: Mac | None = None,
     say: Callable[[str], None] = lambda text: None,
     meanwhile: Callable[[], object] = lambda: None,
@@ -118,10 +119,13 @@ def make_plan(
 
     `times_of` is another release of torch, whose times are predicted. With `larger` a second measurement tells the
     largest batch; that it fails is no failure of the plan. `against` is the Mac with which the others are compared.
-    `say` is told what goes on. `meanwhile` is called while the first measurement runs; the allocators are needed then.
+    `say` is told what goes on. `other_memory` is what other programs take, in bytes. `meanwhile` is called while the
+    first measurement runs; the allocators are needed then.
     Raises PlanError, in one line, if the script cannot be measured as it is written.
     """
     minor = digits(torch_version.split(".")[1])
+    asked, every = ([replace(mac, other_memory=other_memory) for mac in macs] for macs in (asked, representative()))
+    against = replace(against, other_memory=other_memory) if against is not None else None
     first = base or Scenario()
 
     with Runner(min(2, os.cpu_count() or 1)) as runner:  # each takes a whole process and its memory
@@ -134,7 +138,7 @@ def make_plan(
         stretch, trace = larger_run.stretch, measured.trace
         largest = cache(lambda mac: stretch.largest(mac, minor) if stretch is not None else None)
         rows = []
-        for one in asked or representative():
+        for one in asked or every:
             outcome = trace.replay(one, minor)
             recovery = _recovery(once, first, measured, outcome) if asked else None
             rows.append(Row(outcome, largest(one), recovery))

@@ -91,7 +91,7 @@ class MacOutcome:
     peak_allocated: int
     peak_reserved: int
     margin: int
-    """Of the working set, above the peak of the heaps; negative where it does not suffice."""
+    """Of `Mac.room`, above the peak of the heaps; negative where it does not suffice."""
     others: int = 0
     """What other allocations are expected to take beside the heaps."""
     message: str = ""
@@ -104,7 +104,7 @@ class MacOutcome:
         whole = self.peak_reserved + self.others
         if self.verdict is Verdict.FAILS or whole > HIGH * self.mac.recommended_max_memory:
             return Verdict.FAILS
-        return Verdict.PAGES if whole > self.mac.recommended_max_memory else Verdict.FITS
+        return Verdict.PAGES if whole > self.mac.room else Verdict.FITS
 
     @property
     def hangs_on_others(self) -> bool:
@@ -144,14 +144,14 @@ class Trace:
         allocated, reserved, failed, message = native().replay(
             packed, torch_minor, mac.recommended_max_memory, mac.max_buffer_length, HIGH, LOW
         )
-        margin = mac.recommended_max_memory - reserved
+        margin = mac.room - reserved
         beside = other_allocations(self.kind, torch_minor).beside(reserved)
         if failed >= 0:
             place = sum(1 for event in self.events[: failed + 1] if event >= 0) - 1
             return MacOutcome(mac, Verdict.FAILS, allocated, reserved, margin, beside, message, self.births[place])
         if margin < 0:
             verdict = Verdict.PAGES
-        elif reserved > COMFORT * mac.recommended_max_memory or beside > margin:
+        elif reserved > COMFORT * mac.room or beside > margin:
             verdict = Verdict.TIGHT
         else:
             verdict = Verdict.FITS

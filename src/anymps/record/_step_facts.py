@@ -104,9 +104,10 @@ class StepQueue:
 
 @dataclass(frozen=True)
 class StepSum:
-    """One complete step in brief: its wall clock in ns, and how often it waited and ran operators on the CPU."""
+    """One complete step in brief: its wall clock in ns, its waits, and its operators on the CPU and on mps."""
 
     step: int
     duration_ns: int
     waits: int
     on_cpu: int
+    on_mps: int

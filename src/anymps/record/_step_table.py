@@ -32,7 +32,9 @@ def typical_step(rows: Rows, walk: Walk, table: StepTable, *, only_detailed: boo
 def read_step_sums(rows: Rows, walk: Walk) -> tuple[StepSum, ...]:
     """All complete steps, with the waits and fallbacks in them."""
     walls = read_walls(rows, only_detailed=False)
-    return tuple(StepSum(step, wall, walk.waited(step), walk.fallbacks(step)) for step, wall in walls.items())
+    return tuple(
+        StepSum(step, wall, walk.waited(step), walk.fallbacks(step), walk.on_mps(step)) for step, wall in walls.items()
+    )
 
 
 def read_step_table(rows: Rows, walk: Walk, *, only_detailed: bool) -> StepTable:

@@ -42,6 +42,10 @@ class Walk:
         """How many calls of a complete step ran on the CPU."""
         return int(sum(share.on_cpu for share in self.shares[step].values()))
 
+    def on_mps(self, step: int) -> int:
+        """How many operators of a complete step ran in MPS kernels."""
+        return int(sum(share.on_mps for share in self.shares[step].values()))
+
     def waited(self, step: int) -> int:
         """How many calls of a complete step waited."""
         return int(sum(share.waits for share in self.shares[step].values()))

@@ -24,7 +24,7 @@ def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for place, row in enumerate(macs):
         outcome = row.outcome
-        share = words.needed(unlimited, outcome) / outcome.mac.recommended_max_memory
+        share = words.needed(unlimited, outcome) / max(1, outcome.mac.room)
         needs = f"{text.size(words.needed(unlimited, outcome))}, {share:.2f} times the working set"
         rows.append(
             {

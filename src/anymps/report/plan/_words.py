@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps._text import step_name
+from anymps.findings import kept_graphs
 from anymps.plan import (
     LARGEST_BATCH,
     Assumption,
@@ -15,7 +16,6 @@ from anymps.plan import (
     Fix,
     Kind,
     MacOutcome,
-    Measured,
     NoLarger,
     OtherAllocations,
     Plan,
@@ -111,12 +111,15 @@ def summary(plan: Plan) -> str:
     )
 
 
-def ended(base: Measured) -> str:
+def ended(plan: Plan) -> str:
     """That rounds of a loop ended the measurement, and what it leaves out; nothing where none did."""
+    base = plan.base
     if base.loop is None:
         return ""
     rounds = f"{text.plural(base.steps, 'round')} of the loop at {text.place(base.loop, os.getcwd())}"
     differ = " Their tensors change size, so later rounds may need more memory and time." if base.rounds_differ else ""
+    if graphs := max((one.time.graphs for one in plan.times if one.time), default=0) if base.rounds_differ else 0:
+        differ += f" For each size, MPSGraph may keep {kept_graphs(graphs)} that no counter of torch shows."
     return f"The measurement stopped after {rounds}.{differ} A larger --steps measures more of the script."
 
 
@@ -209,7 +212,7 @@ def mac_table(plan: Plan) -> Table:
         fails = outcome.verdict is Verdict.FAILS
         cells = [
             outcome.mac.name,
-            text.size(outcome.mac.recommended_max_memory),
+            text.size(outcome.mac.room),
             "" if fails else text.size(outcome.peak_reserved),
             "" if fails else _signed(outcome.margin),
             verdict(outcome) + (f", then {_after_failure(row)}" if row.recovery is not None else ""),
@@ -218,6 +221,8 @@ def mac_table(plan: Plan) -> Table:
             cells.append(largest_batch(row.largest_batch) or "?")
         rows.append(tuple(cells))
     caption = "The working set is what Metal recommends; the peak is that of the heaps"
+    if taken := max(row.outcome.mac.other_memory for row in plan.rows):
+        caption = f"The working set is what Metal recommends, or what other programs leave that take {text.size(taken)}"
     return Table("mac-table", columns, tuple(rows), caption=caption, rest=" ".join(_on_macs(plan)))
 
 

@@ -51,11 +51,11 @@ def waits_section(story: Story, findings: Sequence[Finding] = (), *, brief: bool
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
     costly = _costly(story, belonging)
-    belonging = [place for place in belonging if not any(place in parts for _, parts in costly)]
+    belonging = [place for place in belonging if place not in costly]
     on_mac = standing_seconds(story.timed) if not story.run.on_mac else {}
     remarks = (
         *_avoidable(avoidable, directory),
-        *(_told_costly(whole, parts, directory) for whole, parts in costly),
+        *_told_costly(costly, directory),
         *_remarks(story, hurting, predicted=bool(on_mac), brief=brief),
     )
     blocks: list[Block] = []
@@ -118,41 +118,39 @@ def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str
     return remarks
 
 
-def _costly(story: Story, places: Sequence[WaitPlace]) -> list[tuple[str, dict[WaitPlace, float]]]:
-    """The waits that no finding is about and that yet take a good part of the predicted time, and of what time."""
-    steps = [("a predicted step", story.timed, 1.0, None)] if story.timed is not None else []
-    seldom = [("the predicted time of all steps", one.step, one.part, one.places) for one in story.seldom]
-    found = []
-    for whole, step, part, among in (*steps, *seldom):
-        waits = [wait for wait in step.waits if among is None or wait.place in among]
-        seconds = {
-            place: sum(
-                wait.seconds
-                for wait in waits
-                if (wait.place.file, wait.place.line) == place.site.file_line and wait.place.wait in place.kinds
-            )
-            for place in places
-        }
-        parts = {place: part * taken / step.time.seconds for place, taken in seconds.items() if taken}
-        if sum(parts.values()) >= _SHARE:
-            found.append((whole, parts))
-    return found
+def _costly(story: Story, places: Sequence[WaitPlace]) -> dict[WaitPlace, float]:
+    """The waits that no finding is about and that yet take a good part of the predicted step, each with its part."""
+    step = story.timed
+    if step is None:
+        return {}
+    seconds = {
+        place: sum(
+            wait.seconds
+            for wait in step.waits
+            if (wait.place.file, wait.place.line) == place.site.file_line and wait.place.wait in place.kinds
+        )
+        for place in places
+    }
+    parts = {place: taken / step.time.seconds for place, taken in seconds.items() if taken}
+    return parts if sum(parts.values()) >= _SHARE else {}
 
 
-def _told_costly(whole: str, parts: Mapping[WaitPlace, float], directory: str) -> str:
+def _told_costly(parts: Mapping[WaitPlace, float], directory: str) -> list[str]:
+    if not parts:
+        return []
     lines = [f"{text.place(place.site, directory)} ({_kinds(place)}, {place.reason})" for place in parts]
     this, them = ("This wait takes", "it") if len(lines) == 1 else ("These waits take", "them")
     more = _FOR_COPIES if all(map(_moves, parts)) else " Nothing else helps that anymps knows."
-    return (
-        f"{this} about {percent(sum(parts.values()))} of {whole}, and no finding is about that: {'; '.join(lines)}. "
-        f"A larger batch makes {them} rarer.{more}"
-    )
+    return [
+        f"{this} about {percent(sum(parts.values()))} of a predicted step, and no finding is about that: "
+        f"{'; '.join(lines)}. A larger batch makes {them} rarer.{more}"
+    ]
 
 
 def waits_without_findings(story: Story, findings: Sequence[Finding]) -> str:
     """Which waits take a good part of the predicted step though no finding is about them, and what would help."""
     others = [place for place in story.waits if not place.hurts and not _findings_about(place, findings)]
-    return " ".join(_told_costly(whole, parts, story.run.directory) for whole, parts in _costly(story, others))
+    return " ".join(_told_costly(_costly(story, others), story.run.directory))
 
 
 def _operators(queue: WaitQueue) -> str:
