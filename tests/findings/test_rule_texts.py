@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -25,6 +27,13 @@ def test_rules_are_documented(rule: object) -> None:
         assert getattr(rule, field).strip() == getattr(rule, field) != ""
     assert rule.why.endswith(".") and rule.fix.endswith(".")  # type: ignore[attr-defined]
     assert RULES[rule.id] is rule  # type: ignore[attr-defined]
+
+
+def test_issues_of_other_projects_name_the_repository() -> None:
+    """`owner/name issue 7`: a number with another project's plain name would link to pytorch's issue of that number."""
+    told = (rule.source for rule in RULES.values())
+    before = {word for source in told for word in re.findall(r"([\w./-]+) (?:issue|PR|pull request)s? #?\d", source)}
+    assert {word for word in before if "/" not in word} <= {"pytorch", "by", "in", "of", "and", "pull"}
 
 
 @pytest.mark.parametrize("name", EQUIVALENTS)

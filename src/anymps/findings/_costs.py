@@ -60,8 +60,8 @@ LAUNCH = Cost(
 )
 _KEPT_GRAPH = (55_000, 850_000)  # bytes
 KEPT_SOURCE = (
-    "a kept graph takes about 55 KB (pytorch_geometric PR 10689) to 0.85 MB (pytorch issue 171679: 1 GB after 1,200 of "
-    "them)"
+    "a kept graph takes about 55 KB (pyg-team/pytorch_geometric PR 10689) to 0.85 MB (pytorch issue 171679: 1 GB after "
+    "1,200 of them)"
 )
 
 

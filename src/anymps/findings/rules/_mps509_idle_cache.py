@@ -23,8 +23,8 @@ IDLE = Rule(
     ),
     fix="Call `torch.mps.empty_cache()` before this line, after a `del` of what is no longer needed.",
     source=(
-        "aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15; epub2tts-chatterbox PR 20: 32 GB of the driver for 3.3 "
-        "GB in tensors on an M4 Pro, 6.4 GB after `empty_cache()`"
+        "aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15; aedocw/epub2tts-chatterbox PR 20: 32 GB of the driver "
+        "for 3.3 GB in tensors on an M4 Pro, 6.4 GB after `empty_cache()`"
     ),
     example=Example(
         bad="""

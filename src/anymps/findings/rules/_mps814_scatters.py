@@ -31,7 +31,10 @@ FEW_PLACES: Final = Rule(
         "`result.index_put_((index,), source, accumulate=True)`. For a few places, a product does as well: "
         "`one_hot(index, places).T.to(source.dtype) @ source`."
     ),
-    source="mlx issue 506 (times on an M1 Pro); pytorch pull requests 184057 and 187109 (the kernels that replace it)",
+    source=(
+        "ml-explore/mlx issue 506 (times on an M1 Pro); pytorch pull requests 184057 and 187109 (the kernels that "
+        "replace it)"
+    ),
     example=Example(
         bad="""
             embed = torch.nn.Linear(8, 8).to(device)
