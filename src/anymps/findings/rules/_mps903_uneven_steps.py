@@ -47,6 +47,7 @@ UNEVEN = Rule(
 
 _LONGER: Final = 1.5  # times as long as the typical step
 _SHARE: Final = 0.05  # of the time of all steps, beyond what typical steps would take
+_FEW: Final = 10  # steps among which a single one that differs says little
 _MOST: Final = 3  # kinds of steps that are predicted, and causes that are named
 
 
@@ -67,8 +68,10 @@ def find_after(recording: Recording, _others: Sequence[Finding]) -> Iterator[Fin
         return
     others.sort(key=lambda kind: -len(kind[1]) * (sum(kind[0]) - sum(most)))
     found = []
-    # One alone is the smaller last batch.
-    for steps in [compiling] * (len(compiling) > 1) + [steps for _, steps in others[:_MOST]]:
+    for steps in [compiling, *(steps for _, steps in others[:_MOST])]:
+        # One alone with new shapes is the smaller last batch, and one of a few is no kind of steps.
+        if not steps or (len(steps) == 1 and (steps is compiling or len(later) < _FEW)):
+            continue
         longer = _longer(recording, typical, steps, [len(new[step]) - usual for step in steps])
         if longer is not None:
             found.append((len(steps) * longer[1], steps, *longer))
