@@ -89,6 +89,9 @@ def told(rule: Rule, found: dict[str, list[list[Any]]]) -> str:
         for identity, _, source, severity, count, per_step, what, fix, related in found[f"{rule.id}_bad"]
         if identity == rule.id
     ]
+    # What other examples left behind is in the memory.
+    for size in (r"held more than", r"the allocator kept"):
+        blocks = [re.sub(rf"{size} [\d.]+ \w+(, \d+ %)?", f"{size} S", block) for block in blocks]
     # How long this machine took is in the predicted step.
     text = re.sub(r"\d+ % of the predicted (step|time)", r"P % of the predicted \1", "\n".join(blocks))
     text = re.sub(r"[\d.]+ times as long on an (.*) \(.* in place of .*?\)", r"R times as long on an \1 (T)", text)
