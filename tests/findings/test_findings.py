@@ -10,6 +10,7 @@ from anymps.findings import RULES, Severity, Story, find
 from anymps.findings._model import _is_at
 from anymps.findings.edits._placed import CodeChange
 from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Site, Wait
+from anymps.report._notes import note
 from rule_loops import ids, only
 
 TORCH = {"torch_version": "2.13.0+cpu"}
@@ -111,6 +112,36 @@ def falling_back(
 def test_release_with_a_kernel(torch_version: str, operator: str, words: str) -> None:
     """The first release with a kernel is named if it is newer than the recording's."""
     assert only(loop(falling_back(operator), meta={"torch_version": torch_version})).fix == words
+
+
+@pytest.mark.parametrize(
+    ("operator", "every", "ways"),
+    [
+        (
+            "aten::channel_shuffle",
+            1,
+            "(1) rewrite: `x.unflatten(1, (g, -1)).transpose(1, 2).flatten(1, 2)` for `F.channel_shuffle(x, g)`. "
+            "(2) accept the CPU: 2 ms. (3) upgrade: no torch up to 2.15 has a kernel. "
+            "(4) other dtype: none has a kernel.",
+        ),
+        (
+            "aten::linalg_svd",
+            1,
+            "(1) upgrade: torch 2.14 has a kernel. (2) accept the CPU: 2 ms. (3) rewrite: none is known that MPS "
+            "computes alone. (4) other dtype: none helps before; that kernel is not known to refuse any.",
+        ),
+        (
+            "aten::linalg_svd",
+            3,
+            "(1) accept the CPU: 2 ms. (2) upgrade: torch 2.14 has a kernel. (3) rewrite: none is known that MPS "
+            "computes alone. (4) other dtype: none helps before; that kernel is not known to refuse any.",
+        ),
+    ],
+)
+def test_four_ways_out(operator: str, every: int, ways: str) -> None:
+    """MPS102 and MPS103: rewrite, upgrade, other dtype or the CPU with its cost; those that there are come first."""
+    finding = only(loop(falling_back(operator, every=every), meta={"torch_version": "2.13.0"}))
+    assert dict(note("", finding, "", cost="2 ms").facts)["ways"] == ways
 
 
 def test_fallback_in_backward() -> None:

@@ -474,3 +474,4 @@ def test_many_copies_of_a_validation() -> None:
     assert (finding.id, finding.site.line, finding.related_sites) == ("MPS412", 3, ())
     assert finding.what.startswith("Tensors were copied to mps 32 times a step in 4 of 20 steps, 16.00 KiB in all.")
     assert of_copies(validating(8, 3)) == []
+    assert seldom_steps(validating(1, 1)) == ()  # what comes once now and then

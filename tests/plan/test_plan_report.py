@@ -187,6 +187,16 @@ def test_a_measurement_that_was_ended_says_so() -> None:
     assert "The 15 s of --seconds ran out: later steps may need more." in shown
 
 
+def test_what_other_programs_take_is_told() -> None:
+    """In the summary; the table has what they leave as the working set."""
+    plan = planned("M1 8GB")
+    (row,) = plan.rows
+    mac = replace(row.outcome.mac, other_memory=(6 << 30))
+    told = render_plan(replace(plan, rows=(replace(row, outcome=replace(row.outcome, mac=mac)),)), verbose=True)
+    assert "Other programs take 6 GiB of the memory: the run has what they leave." in " ".join(told.split())
+    assert any(line.split()[:4] == ["M1", "8GB", "2", "GiB"] for line in told.splitlines())
+
+
 def test_a_loop_that_ended_the_measurement_is_named() -> None:
     """With its rounds and its line; if these make buffers of other sizes each time, later ones may need more."""
     plan = planned()

@@ -107,7 +107,8 @@ class Finding:
     place: `made at`. `sequence` sorts findings of one rule where the order of the run matters. An unknown `site` has no
     file. `processes` are those in which it was seen, by name, where the recording is joined of several and these are
     not all in which anything ran. `edit` is what a machine can do about it and at which lines.
-    `caller` is the line of the user's that called, `train.py:12`, where `site` is one of an installed package.
+    `caller` is the line of the user's that called, `train.py:12`, where `site` is one of an installed package. `ways`
+    are all ways out, the cheapest first, where a rule knows several; `{cost}` in one stands for the finding's cost.
     """
 
     rule: Rule
@@ -126,6 +127,7 @@ class Finding:
     edit: Placed | None = None
     sequence: int = 0
     caller: str = ""
+    ways: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -237,6 +239,7 @@ class Rule:
         safety: Safety | None = None,
         written: str = _WRITTEN,
         sequence: int = 0,
+        ways: tuple[str, ...] = (),
     ) -> Finding:
         """A finding of this rule; what is given replaces the rule's own where the place allows a better word.
 
@@ -263,6 +266,7 @@ class Rule:
             related_as=related_as or self.related_as,
             edit=placed,
             sequence=sequence,
+            ways=ways,
         )
 
 

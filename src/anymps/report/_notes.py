@@ -29,9 +29,11 @@ def state_of(findings: Sequence[Finding], judged: Judgement) -> State:
 
 def note(anchor: str, finding: Finding, directory: str, *, cost: str = "", seen_in: str = "") -> Note:
     """Everything that a report of one run says of a finding."""
+    ways = (f"({number}) {way}." for number, way in enumerate(finding.ways, 1))
     facts = (
         ("what", finding.what),
         ("fix", finding.fix),
+        ("ways", " ".join(ways).replace("{cost}", cost or "a time that is not known")),
         ("cost", cost),
         ("why", finding.why),
         ("times", times(finding)),

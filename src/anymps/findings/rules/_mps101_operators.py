@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anymps._text import base_name, duration_range, listed
 from anymps.findings._costs import FALLBACK
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, some_steps, times
 from anymps.findings._model import Example, Finding, Rule, Severity
@@ -11,8 +12,9 @@ from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings._release import release_of
 from anymps.findings.advice import equivalent
 from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
-from anymps.rules import OLDEST, native_since
+from anymps.rules import LAST_RELEASE, OLDEST, SCALAR_TYPES, native_since, refused_dtype
 
+_ACCEPT = "accept the CPU: {cost}"
 _VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 _UNSHUFFLED = {
     "torch.nn.functional.channel_shuffle(images, 2)": "images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
@@ -123,6 +125,9 @@ def _missing(recording: Recording, refused: Refused) -> Finding:
         MISSING,
         what=f"`{refused.operator}` has no MPS kernel and raised {refused.error}{refused.called}.",
         fix=f"{native} Or s{set_it}" if native else f"S{set_it}",
+        ways=_ways(
+            recording, refused.operator, f"run it on the CPU ({_VARIABLE}=1): {duration_range(*FALLBACK.of(1))} a call"
+        ),
     )
 
 
@@ -140,6 +145,7 @@ def _in_loop(recording: Recording, line: AtLine, *, trains: bool) -> Finding:
         per_step=line.per_step if trains else 0.0,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
         fix=_native_words(recording, operator),
+        ways=_ways(recording, operator, _ACCEPT),
     )
 
 
@@ -152,6 +158,7 @@ def _now_and_then(recording: Recording, line: AtLine) -> Finding:
         what=f"`{operator}` ran on the CPU {times(line.count)}{_always_words(line)}.{unsure}",
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
         fix=_native_words(recording, operator) if short else "",
+        ways=_ways(recording, operator, _ACCEPT, rare=not short),
     )
 
 
@@ -165,6 +172,23 @@ def _always_words(line: AtLine) -> str:
     if any(occurrence.fate is Fate.ALWAYS_FALLBACK for occurrence in line.occurrences):
         return ", regardless of PYTORCH_ENABLE_MPS_FALLBACK"
     return ""
+
+
+def _ways(recording: Recording, operator: str, on_cpu: str, *, rare: bool = False) -> tuple[str, ...]:
+    """The four ways out, those that there are first: what is `rare` may stay where it is."""
+    known, release = equivalent(operator), native_since(operator)
+    last = "{}.{}".format(*LAST_RELEASE)
+    ways = [f"rewrite: `{known.instead}` for `{known.call}`"] if known is not None else []
+    none = [] if ways else ["rewrite: none is known that MPS computes alone"]
+    if release is not None and release > (release_of(recording) or OLDEST):
+        name, new = base_name(operator), "{}.{}".format(*release)
+        refused = [dtype for dtype in SCALAR_TYPES if refused_dtype(name, dtype, new) is not None]
+        ways.append(f"upgrade: torch {new} has a kernel")
+        told = f"that kernel takes no {listed(refused, 'or')}" if refused else "that kernel is not known to refuse any"
+        none.append(f"other dtype: none helps before; {told}")
+    else:
+        none += [f"upgrade: no torch up to {last} has a kernel", "other dtype: none has a kernel"]
+    return (on_cpu, *ways, *none) if rare else (*ways, on_cpu, *none)
 
 
 def _native_words(recording: Recording, operator: str) -> str:

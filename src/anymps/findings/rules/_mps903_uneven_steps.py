@@ -47,14 +47,15 @@ UNEVEN = Rule(
 
 _LONGER: Final = 1.5  # times as long as the typical step
 _SHARE: Final = 0.05  # of the time of all steps, beyond what typical steps would take
+_FEW: Final = 10  # steps among which a single one that differs says little
 _MOST: Final = 3  # kinds of steps that are predicted, and causes that are named
 
 
 def find_after(recording: Recording, _others: Sequence[Finding]) -> Iterator[Finding]:
     """One finding, about the kind of steps that takes most time beyond that of typical ones; none where most differ."""
     typical = step_on_mac(recording)
-    if typical is None:
-        return
+    if typical is None or len(recording.parts) > 1 or len(recording.lines_by_loop.steps) > 1:
+        return  # other processes and loops have steps of their own
     later = recording.step_sums()[1:]
     new = _new_graphs(recording, typical)
     usual = median_low(len(new[step.step]) for step in later)
@@ -67,8 +68,10 @@ def find_after(recording: Recording, _others: Sequence[Finding]) -> Iterator[Fin
         return
     others.sort(key=lambda kind: -len(kind[1]) * (sum(kind[0]) - sum(most)))
     found = []
-    # One alone is the smaller last batch.
-    for steps in [compiling] * (len(compiling) > 1) + [steps for _, steps in others[:_MOST]]:
+    for steps in [compiling, *(steps for _, steps in others[:_MOST])]:
+        # One alone with new shapes is the smaller last batch, and one of a few is no kind of steps.
+        if not steps or (len(steps) == 1 and (steps is compiling or len(later) < _FEW)):
+            continue
         longer = _longer(recording, typical, steps, [len(new[step]) - usual for step in steps])
         if longer is not None:
             found.append((len(steps) * longer[1], steps, *longer))
@@ -171,11 +174,16 @@ def _where(site: Site, much: str = "") -> str:
 def _new_graphs(recording: Recording, typical: Forecast) -> dict[int, list[Site]]:
     """By step, the lines whose calls compile a graph there: with tensors that no step before had."""
     found: dict[int, list[Site]] = defaultdict(list)
+    known: dict[tuple[str, tuple[int, ...]], int] = {}
     firsts = recording.stream(
         "SELECT e.step, e.site, e.signature, MIN(e.start_ns) FROM entries e JOIN signatures s ON s.id = e.signature "
         f"WHERE s.fate = {Fate.NATIVE:d} AND NOT e.flags & {Flag.VIEW:d} GROUP BY e.signature "
         f"HAVING e.step > {recording.step_sums()[0].step}"
     )
     for step, site, signature, _ in firsts:
-        found[step] += [recording.site(site)] * typical.graphs_of(recording.signature(signature))
+        call = recording.signature(signature)
+        kind = call.operator, tuple(made.count(",") for made in call.outputs)
+        if kind not in known:
+            known[kind] = typical.graphs_of(call)  # a program may call one operator with thousands of sizes
+        found[step] += [recording.site(site)] * known[kind]
     return found

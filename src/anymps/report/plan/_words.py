@@ -103,11 +103,13 @@ def summary(plan: Plan) -> str:
     peak = plan.base.peak
     batch = f", batch {plan.base.batch}" if plan.base.batch else ""
     at = f", at {text.place(peak.site, os.getcwd())}" if peak.site.known else ""
+    taken = max(row.outcome.mac.other_memory for row in plan.rows)
     return (
         f"{text.clean(plan.script)}{batch}: at its peak {text.size(peak.allocated)} in tensors and "
         f"{text.size(plan.base.story.peak_reserved)} of the allocator's heaps, in {moment(peak.step, peak.phase)}{at} "
         f"(torch {text.clean(plan.torch)}, {text.plural(plan.base.steps, 'step')} measured on shapes)."
         + (f" The {plan.base.limit:g} s of --seconds ran out: later steps may need more." if plan.base.limit else "")
+        + (f" Other programs take {text.size(taken)} of the memory: the run has what they leave." if taken else "")
     )
 
 
@@ -212,7 +214,7 @@ def mac_table(plan: Plan) -> Table:
         fails = outcome.verdict is Verdict.FAILS
         cells = [
             outcome.mac.name,
-            text.size(outcome.mac.room),
+            text.size(outcome.mac.room) or "0",
             "" if fails else text.size(outcome.peak_reserved),
             "" if fails else _signed(outcome.margin),
             verdict(outcome) + (f", then {_after_failure(row)}" if row.recovery is not None else ""),
@@ -221,8 +223,6 @@ def mac_table(plan: Plan) -> Table:
             cells.append(largest_batch(row.largest_batch) or "?")
         rows.append(tuple(cells))
     caption = "The working set is what Metal recommends; the peak is that of the heaps"
-    if taken := max(row.outcome.mac.other_memory for row in plan.rows):
-        caption = f"The working set is what Metal recommends, or what other programs leave that take {text.size(taken)}"
     return Table("mac-table", columns, tuple(rows), caption=caption, rest=" ".join(_on_macs(plan)))
 
 
