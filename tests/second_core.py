@@ -17,7 +17,7 @@ from anymps.capture import _run_facts
 from anymps.device import _enable, native
 from anymps.device._rule_tables import rule_tables
 from anymps.rules import check_supported
-from anymps.rules.faults import hazard_table
+from anymps.rules.faults import elsewhere, hazard_table
 
 
 @cache
@@ -31,7 +31,8 @@ def second_core() -> ModuleType:
     core = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(core)
     core.configure(rule_tables(check_supported(torch.__version__)))
-    core.set_hazards(hazard_table(_enable.known_hazards()))
+    known = _enable.known_hazards()
+    core.set_hazards(hazard_table((*known, *elsewhere(known))))
     # The virtual device looks into its buffers; a Mac's goes by their addresses.
     native().recognise_owners(core.owners())
     return core

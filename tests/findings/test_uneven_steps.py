@@ -11,12 +11,14 @@ from anymps.record import Direction, Fate, Phase, Recording, Wait
 from timed_steps import Steps
 
 
-def recorded(*, every: int = 5, copies: int = 0, read: bool = False, shapes: int = 0, fallbacks: int = 0) -> Recording:
+def recorded(
+    *, every: int = 5, copies: int = 0, read: bool = False, shapes: int = 0, fallbacks: int = 0, calls: int = 600
+) -> Recording:
     """Twenty steps of small kernels, of which some do more: at lines 88 to 90 of the script."""
     steps = Steps(torch_version="2.13.0", loop="training")
     line = steps.builder.site("/home/me/project/train.py", 88, "validate", "y = model(x.to(device))")
     for step in range(20):
-        steps.small(600)
+        steps.small(calls)
         odd = step % every == every - 1
         for _ in range(copies if odd else 0):
             steps.entry(
@@ -64,8 +66,8 @@ def test_what_makes_some_steps_longer(does: dict[str, int], causes: str) -> None
 
 @pytest.mark.parametrize(
     "does",
-    [{}, {"read": True}, {"copies": 64, "every": 1}, {"shapes": 4, "every": 20}],
-    ids=["nothing", "a value", "each step", "a smaller last batch"],
+    [{}, {"read": True}, {"read": True, "calls": 8}, {"copies": 64, "every": 1}, {"shapes": 4, "every": 20}],
+    ids=["nothing", "a value", "a value of a tiny step", "each step", "a smaller last batch"],
 )
 def test_even_steps(does: dict[str, int]) -> None:
     """Silent where steps are alike, where what some do takes little, and where one alone has new shapes."""

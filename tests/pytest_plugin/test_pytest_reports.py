@@ -156,7 +156,7 @@ def test_reports_know_the_manifest(gate: Gate) -> None:
         (
             "pdf=x",
             "--mps-report: there is no format 'pdf'; "
-            "the formats are terminal, html, markdown, trace, json, sarif, github, junit",
+            "the formats are terminal, html, markdown, json, sarif, github, junit",
         ),
         ("html", "--mps-report: 'html' names no file: write FORMAT=FILE, such as html=report.html"),
         ("github=-", "--mps-report github=-: standard output is pytest's own, name a file"),

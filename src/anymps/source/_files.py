@@ -15,8 +15,8 @@ from typing import Final
 from anymps.source._statements import FUNCTIONS, first_row, statements_around
 
 _LARGEST: Final = 4 << 20  # bytes of a file that is read
-NO_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What a text that is no Python raises."""
+NO_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
+"""What a text that is no Python raises; before Python 3.11.5 any text may raise SystemError (cpython issue 106905)."""
 
 
 def text_of(file: str) -> str:

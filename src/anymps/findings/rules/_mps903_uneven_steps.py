@@ -48,6 +48,7 @@ UNEVEN = Rule(
 _LONGER: Final = 1.5  # times as long as the typical step
 _SHARE: Final = 0.05  # of the time of all steps, beyond what typical steps would take
 _FEW: Final = 10  # steps among which a single one that differs says little
+_FEW_CALLS: Final = 10  # on mps beyond the typical step: fewer are a log, which is read now and then as advised
 _MOST: Final = 3  # kinds of steps that are predicted, and causes that are named
 
 
@@ -66,6 +67,7 @@ def find_after(recording: Recording, _others: Sequence[Finding]) -> Iterator[Fin
     compiling = [step for step in alike if len(new[step]) > usual]
     if 2 * len(alike) < len(later) or 2 * len(compiling) > len(later):
         return
+    others = [kind for kind in others if kind[0][1] > most[1] or sum(kind[0]) - sum(most) >= _FEW_CALLS]
     others.sort(key=lambda kind: -len(kind[1]) * (sum(kind[0]) - sum(most)))
     found = []
     for steps in [compiling, *(steps for _, steps in others[:_MOST])]:
