@@ -10,11 +10,13 @@ import torch
 
 from anymps.kernels._metadata import BufferArgument, Signature
 from anymps.kernels._metallib import Metallib
-from anymps.kernels._object_files import Form, LoadedKernel, load_object
+from anymps.kernels._object_files import LoadedKernel, load_object
 from anymps.kernels._packing import pack
 from anymps.kernels._support import support
 from anymps.metal import (
+    LANES,
     PADDING,
+    PLAIN,
     Arguments,
     Constant,
     Device,
@@ -69,8 +71,8 @@ class CompiledKernel(MetalKernel):
     def __init__(self, name: str, loaded: LoadedKernel, device: Device) -> None:
         entry = KernelEntry()
         entry.name = name.encode()
-        entry.form = loaded.form
-        setattr(entry, "plain" if loaded.form == Form.PLAIN else "thread", loaded.address)
+        entry.form = LANES if loaded.together else PLAIN
+        setattr(entry, "thread" if loaded.together else "plain", loaded.address)
         self._shared_callback = _SHARED_BYTES(lambda: loaded.shared_bytes)
         entry.shared_bytes = self._shared_callback
         entry.max_threads = loaded.signature.max_threads

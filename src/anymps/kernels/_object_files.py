@@ -6,7 +6,6 @@ before.
 
 from __future__ import annotations
 
-import enum
 import functools
 import hashlib
 import pickle
@@ -25,18 +24,15 @@ from anymps.kernels._translate import SHARED_TYPE, translate
 from anymps.metal import cache_directory, find_or_make, undefined_symbols
 
 
-class Form(enum.IntEnum):
-    """How its threads run, as `anymps_rt::Form`: each by itself; as loops over lanes."""
-
-    PLAIN, LANES = 0, 3
-
-
 @dataclass(frozen=True)
 class LoadedKernel:
-    """How a kernel runs, its bytes of threadgroup memory and, once it is in this process, the address of its entry."""
+    """A kernel, its bytes of threadgroup memory and, once it is in this process, the address of its entry.
+
+    If its threads work `together` they run as loops over lanes, else each by itself.
+    """
 
     signature: Signature
-    form: Form
+    together: bool
     shared_bytes: int
     address: int = 0
 
@@ -64,9 +60,11 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
         engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(data))
         engine.finalize_object()
-        entry = f"anymps_{described.form.name.lower()}_{key}"
-        lookup = engine.get_global_value_address if described.form == Form.LANES else engine.get_function_address
-        return replace(described, address=lookup(entry))
+        if described.together:
+            address = engine.get_global_value_address(f"anymps_lanes_{key}")
+        else:
+            address = engine.get_function_address(f"anymps_plain_{key}")
+        return replace(described, address=address)
 
 
 def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
@@ -77,13 +75,13 @@ def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
     except RuntimeError as error:
         raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
     signature = read_signature(text)
-    translated = translate(text, signature, key, layout, triple)
-    form, module = Form.PLAIN, _optimised(name, translated.text, machine)
-    if translated.together:
+    translated, together = translate(text, signature, key, layout, triple)
+    module = _optimised(name, translated, machine)
+    if together:
         lanes = as_lanes(str(module), f"anymps_begin_{key}", key, functools.partial(_demoted, name))
-        form, module = Form.LANES, _optimised(name, lanes, machine)
+        module = _optimised(name, lanes, machine)
     data = bytes(machine.emit_object(module))
-    described = pickle.dumps(LoadedKernel(signature, form, _shared_bytes(translated.text)))
+    described = pickle.dumps(LoadedKernel(signature, together, _shared_bytes(translated)))
     path.write_bytes(_LENGTH.pack(len(described)) + described + data)
 
 

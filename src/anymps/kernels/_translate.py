@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from anymps._errors import KernelsError
 from anymps.kernels import _intrinsics, _synchronization
@@ -45,16 +44,10 @@ _DROPPED = (
 )
 
 
-@dataclass(frozen=True)
-class Translated:
-    """A module as text; whether its threads work together, so that they are to run as loops over lanes."""
+def translate(text: str, signature: Signature, key: str, layout: str, triple: str) -> tuple[str, bool]:
+    """The module for this machine, with the entry `anymps_plain_<key>`, or `anymps_begin_<key>` if the second is true.
 
-    text: str
-    together: bool
-
-
-def translate(text: str, signature: Signature, key: str, layout: str, triple: str) -> Translated:
-    """The module for this machine, with the entries `anymps_plain_<key>` or `anymps_begin_<key>`.
+    Then its threads work together, and are to run as loops over lanes.
 
     Raises KernelsError for a function of Apple's compiler that is not known here.
     """
@@ -73,7 +66,7 @@ def translate(text: str, signature: Signature, key: str, layout: str, triple: st
         members = ", ".join(f"{_ALIGNED}, {re.sub(r' addrspace.[0-9]+.', '', type_)}" for type_ in shared.values())
         parts.append(f"%{SHARED_TYPE} = type {{ {members} }}\n@{SHARED_TYPE} = external global %{SHARED_TYPE}")
     parts += [body, definitions, entries(signature, functions.types, key, together)]
-    return Translated("\n".join(parts), together)
+    return "\n".join(parts), together
 
 
 class _Functions:

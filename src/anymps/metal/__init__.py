@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anymps.metal._device import Device
     from anymps.metal._launch import Packed, Sizes3
     from anymps.metal._library import MetalKernel, ShaderLibrary
-    from anymps.metal._runtime import KernelEntry, runtime
+    from anymps.metal._runtime import LANES, PLAIN, KernelEntry, runtime
     from anymps.metal._shim import SHIM
     from anymps.metal.checking import ShaderFault, ShaderFaultWarning, take_shader_faults
     from anymps.metal.compilation import cache_directory, find_compiler, find_or_make, tool_key, undefined_symbols

@@ -73,7 +73,7 @@ RAISED = 1000  # in the place of a signal: `kRaised` of runtime/ask.h
 NO_STACKS = 1001  # likewise: `kNoStacks` of runtime/guard.h
 _OF_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")
 SECONDS_VARIABLE = "ANYMPS_SHADER_SECONDS"
-PLAIN, GROUPS = 0, 2  # of `anymps_rt::Form`
+PLAIN, GROUPS, LANES = 0, 2, 3  # of `anymps_rt::Form`
 Triple = ctypes.c_uint * 3
 FAULTS = {
     signal.SIGSEGV: "read or wrote memory that does not exist",

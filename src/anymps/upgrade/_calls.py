@@ -23,7 +23,7 @@ from anymps.rules import (
     widened_dtypes,
 )
 from anymps.rules.faults import all_hazards
-from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
+from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject, first_dtype, named
 
 _DENSE: Final = frozenset({"MPS", "Python"})
 _INDEX_CHECKED: Final = (2, 10)
@@ -81,7 +81,7 @@ def calls(recording: Recording, made_by: Release) -> Iterator[Subject]:
     seen: dict[tuple[object, ...], tuple[Signature, Site, str]] = {}
     for signature, site in recording.distinct_calls():
         if signature.operator.startswith("aten::") and signature.fate not in (Fate.MISSING, Fate.REFUSED):
-            dtype = _dtype(signature)
+            dtype = first_dtype(signature.inputs, signature.outputs)
             seen.setdefault((site.file_line, signature.operator, dtype), (signature, site, dtype))
     for signature, site, dtype in seen.values():
         yield _call(signature, site, dtype, made_by, fallback=fallback)
@@ -157,7 +157,7 @@ def _refused(refusal: Refusal, made_by: Release, *, fallback: bool) -> Subject:
         if kind is RefusalKind.COMPLEX128 and min(release, made_by) >= _NO_COMPLEX128:
             return raised
         if kind is RefusalKind.DETERMINISM and read:
-            return raised if base(operator) in alerts(f"{release[0]}.{release[1]}") else FINE
+            return raised if base(operator) in alerts(named(release)) else FINE
         if kind is RefusalKind.ARGUMENT and rows and read:
             return raised if in_force(rows, release) else FINE
         return Answer(Outcome.UNKNOWN, f"whether it raises there, too, is not known: {refusal.message}")
@@ -177,7 +177,7 @@ def _by_dtype(operator: str, dtype: str, release: Release) -> Answer:
     if not text and (_is_rare(dtype) or _is_listed_elsewhere(operator, dtype, release)):
         return Answer(Outcome.UNKNOWN, f"whether its kernel takes {dtype} there was not looked up")
     if text and release < OLDEST:
-        return Answer(Outcome.UNKNOWN, f"torch {OLDEST[0]}.{OLDEST[1]} refuses it, and nobody looked before: {text}")
+        return Answer(Outcome.UNKNOWN, f"torch {named(OLDEST)} refuses it, and nobody looked before: {text}")
     return Answer(Outcome.REFUSED, text) if text else FINE
 
 
@@ -190,9 +190,8 @@ def _dtype_refusal(operator: str, dtype: str, release: Release) -> str:
     """The backend's words where it refuses the dtype; empty where it takes it, and for a release that was not read."""
     if not dtype or not OLDEST <= release <= NEWEST:
         return ""
-    version = f"{release[0]}.{release[1]}"
     names = (operator.removeprefix("aten::"), base(operator), base(operator).removesuffix("_"))
-    texts = (refused_dtype(name, dtype, version) for name in dict.fromkeys(names))
+    texts = (refused_dtype(name, dtype, named(release)) for name in dict.fromkeys(names))
     return next((text.text for text in texts if text is not None), "")
 
 
@@ -200,16 +199,10 @@ def _is_listed_elsewhere(operator: str, dtype: str, release: Release) -> bool:
     """Whether mps takes the dtype in some release although the CPU does not, and in this one nobody says so."""
     releases = [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
     names = (base(operator), base(operator).removesuffix("_"))
-    listed = {each for each in releases for name in names if dtype in widened_dtypes(name, f"{each[0]}.{each[1]}")}
+    listed = {each for each in releases for name in names if dtype in widened_dtypes(name, named(each))}
     return bool(listed) and max(release, OLDEST) not in listed
 
 
 def _is_rare(dtype: str) -> bool:
     """Whether only some kernels have it, by release (`rules/metal_dtypes.toml`)."""
     return dtype in ("uint16", "uint32", "uint64") or dtype.startswith("float8")
-
-
-def _dtype(signature: Signature) -> str:
-    """That of the first tensor."""
-    tensors = (*signature.inputs, *signature.outputs)
-    return tensors[0].partition("[")[0] if tensors else ""

@@ -16,7 +16,7 @@ from anymps.rules import FIRST_RELEASE, LAST_RELEASE, OLDEST, parse_torch_versio
 from anymps.rules.faults import all_hazards
 from anymps.upgrade._calls import calls
 from anymps.upgrade._faults import faults
-from anymps.upgrade._subjects import Answer, Outcome, Release, Subject
+from anymps.upgrade._subjects import Answer, Outcome, Release, Subject, named
 from anymps.upgrade._times import Steps, StepTime
 
 _SYSTEMS: Final = (14, 15, 26, 27)
@@ -161,8 +161,8 @@ def _releases(first: Release | None, last: Release | None, made_by: Release) -> 
     every = [(FIRST_RELEASE[0], minor) for minor in range(FIRST_RELEASE[1], LAST_RELEASE[1] + 1)]
     for release in (first, last):
         if release is not None and release not in every:
-            known = " to ".join(f"{major}.{minor}" for major, minor in (every[0], every[-1]))
-            raise UsageError(f"torch {release[0]}.{release[1]} is not known: name a release from {known}")
+            known = f"{named(every[0])} to {named(every[-1])}"
+            raise UsageError(f"torch {named(release)} is not known: name a release from {known}")
     if first is None and last is None:
         return tuple(every)
     return tuple(dict.fromkeys(sorted((first or made_by, last or every[-1]))))
@@ -203,7 +203,7 @@ def _joined(
 
 def _named(start: Release, after: Release, *, whole: bool) -> str:
     """`macOS 26`, `macOS 26.2`, `macOS 26.0 to 26.3`, `macOS 26.4+`."""
-    first = f"macOS {start[0]}.{start[1]}"
+    first = f"macOS {named(start)}"
     if whole:
         return f"macOS {start[0]}"
     if after[1] == 0:
@@ -222,7 +222,7 @@ def _runs_on(mac: Mac, major: int) -> bool:
 
 def _cell(release: Release, macos: Release, subjects: Sequence[Subject], steps: Steps | None) -> Cell:
     if macos[0] < (oldest := _OLDEST_MACOS.get(release, 14)):
-        return Cell(release, macos, {}, f"torch {release[0]}.{release[1]} needs macOS {oldest}")
+        return Cell(release, macos, {}, f"torch {named(release)} needs macOS {oldest}")
     answers = {subject: subject.answers(release, macos) for subject in subjects}
     return Cell(
         release,

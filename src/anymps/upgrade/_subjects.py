@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -10,6 +10,17 @@ from anymps.record import Site
 
 Release = tuple[int, int]
 """(major, minor) of torch, or of macOS."""
+
+
+def named(release: Release) -> str:
+    """`2.13`."""
+    return ".".join(map(str, release))
+
+
+def first_dtype(inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    """That of the first tensor of a call; empty if it has none."""
+    tensors = (*inputs, *outputs)
+    return tensors[0].partition("[")[0] if tensors else ""
 
 
 class Outcome(IntEnum):

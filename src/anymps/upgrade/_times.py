@@ -15,7 +15,7 @@ from anymps.forecast import Forecast, call_of, forecast
 from anymps.mac import Mac
 from anymps.record import Fate, Recording, Site
 from anymps.upgrade._faults import met_by_size
-from anymps.upgrade._subjects import Answer, Outcome, Release, Subject
+from anymps.upgrade._subjects import Answer, Outcome, Release, Subject, first_dtype, named
 
 _WORTH: Final = 0.01
 """The share of a predicted step below which a slow path is none, unless it may be five times as much."""
@@ -55,7 +55,7 @@ class Steps:
             return None
         on_cpu = {(one.operator, one.dtype) for one, answer in answers.items() if answer.outcome is Outcome.ON_CPU}
         happenings = list(_as_in(self._here.happenings, on_cpu))
-        time = walk_step(happenings, self._mac, _named(release), busy=self._here.busy)
+        time = walk_step(happenings, self._mac, named(release), busy=self._here.busy)
         lost = [self._lost(subject, answer, release) for subject, answer in answers.items()]
         low, high = fsum(least for least, _ in lost), fsum(most for _, most in lost)
         return StepTime(time.seconds + sqrt(low * high), time.low + low, time.high + high)
@@ -67,31 +67,22 @@ class Steps:
         seconds = 0.0
         for call in self._met.get((subject.fault, subject.operator, subject.site.file_line), ()):
             with suppress(CostError):
-                seconds += predict_operator(call, self._mac, _named(release)).device
+                seconds += predict_operator(call, self._mac, named(release)).device
         low, high = answer.factor
         return (low - 1.0) * seconds, (high - 1.0) * seconds
-
-
-def _named(release: Release) -> str:
-    return f"{release[0]}.{release[1]}"
 
 
 def _as_in(happenings: Sequence[Happening], on_cpu: Collection[tuple[str, str]]) -> Iterator[Happening]:
     """The happenings with these calls on the CPU and all others on the GPU; how long the CPU takes is predicted."""
     for happening in happenings:
         call = happening.call
-        falls = call is not None and (call.operator, _dtype(call)) in on_cpu
+        falls = call is not None and (call.operator, first_dtype(call.inputs, call.outputs)) in on_cpu
         if call is not None and happening.kind == "fallback" and not falls:
             yield happening._replace(kind="kernel", work=None, moved=0, waits=False, place=None)
         elif call is not None and happening.kind == "kernel" and falls:
             yield happening._replace(kind="fallback", moved=_bytes(call), waits=True)
         else:
             yield happening
-
-
-def _dtype(call: OperatorCall) -> str:
-    tensors = (*call.inputs, *call.outputs)
-    return tensors[0].partition("[")[0] if tensors else ""
 
 
 def _bytes(call: OperatorCall) -> int:

@@ -8,19 +8,9 @@ from typing import Final
 from anymps.report import _text as text
 from anymps.report.document import Column, Document, Facts, Form, Items, Measured, Section, State, Table
 from anymps.report.upgrade import _words as words
-from anymps.upgrade import Grid, Outcome
+from anymps.upgrade import Grid, Outcome, named
 
 _MOST_CHANGES: Final = 30  # of one step; the JSON form has all
-_STATES: Final[dict[Outcome, State]] = {
-    Outcome.FINE: "clean",
-    Outcome.UNKNOWN: "info",
-    Outcome.SLOWER: "info",
-    Outcome.ON_CPU: "warning",
-    Outcome.DOUBTFUL: "warning",
-    Outcome.WRONG: "error",
-    Outcome.REFUSED: "error",
-    Outcome.NO_DEVICE: "error",
-}
 
 
 def upgrade_document(grid: Grid) -> Document:
@@ -32,10 +22,16 @@ def upgrade_document(grid: Grid) -> Document:
         kind="table",
         made_from=f"from a recording by {made_by}",
         eyebrow=("anymps upgrade", *filter(None, (script,)), grid.mac.name, f"recorded with {made_by}"),
-        state=_STATES[grid.choice.outcome if grid.subjects else Outcome.UNKNOWN],
+        state=_state(grid.choice.outcome if grid.subjects else Outcome.UNKNOWN),
         verdict=words.advice(grid),
         sections=tuple(_sections(grid)),
     )
+
+
+def _state(outcome: Outcome) -> State:
+    if outcome >= Outcome.WRONG:
+        return "error"
+    return "warning" if outcome >= Outcome.ON_CPU else "info" if outcome else "clean"
 
 
 def _sections(grid: Grid) -> Iterator[Section]:
@@ -71,9 +67,9 @@ def _table(grid: Grid) -> Table:
         step = [Measured(text.duration(1e9 * time.seconds), time.seconds) if time else "-"] if timed else []
         remarks = ["recorded"] if release == grid.made_by else []
         remarks += ["best"] if release == grid.choice.release else []
-        rows.append((f"{words.named(release)} {', '.join(remarks)}".strip(), *cells, *step))
+        rows.append((f"{named(release)} {', '.join(remarks)}".strip(), *cells, *step))
     number = " In brackets: the lines of the script that it is true of." if _numbered(grid) else ""
-    on = f", for which a step of {words.named(grid.made_by)}'s calls is predicted" if timed else ""
+    on = f", for which a step of {named(grid.made_by)}'s calls is predicted" if timed else ""
     return Table(
         "releases-table",
         columns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anymps.report._objects import as_json, site_object
 from anymps.report._text import clean
 from anymps.report.upgrade import _words as words
-from anymps.upgrade import Cell, Grid
+from anymps.upgrade import Cell, Grid, named
 
 
 def upgrade_json(grid: Grid) -> str:
@@ -13,16 +13,13 @@ def upgrade_json(grid: Grid) -> str:
     content = {
         "run": {name: clean(getattr(grid.run, name)) for name in ("script", "directory", "torch_version")},
         "mac": grid.mac.name,
-        "releases": [words.named(release) for release in grid.releases],
-        "systems": [
-            {"name": one.name, "first": words.named(one.first), "before": words.named(one.after)}
-            for one in grid.systems
-        ],
-        "use": {"torch": words.named(grid.choice.release), "macos": grid.system_of(grid.choice).name},
+        "releases": [named(release) for release in grid.releases],
+        "systems": [{"name": one.name, "first": named(one.first), "before": named(one.after)} for one in grid.systems],
+        "use": {"torch": named(grid.choice.release), "macos": grid.system_of(grid.choice).name},
         "sentence": words.advice(grid),
         "cells": [_cell(grid, cell) for cell in grid.cells.values()],
         "steps": [
-            {"torch": words.named(release), "seconds": time.seconds, "low": time.low, "high": time.high}
+            {"torch": named(release), "seconds": time.seconds, "low": time.low, "high": time.high}
             for release, time in grid.times.items()
         ],
         "changes": [
@@ -39,7 +36,7 @@ def upgrade_json(grid: Grid) -> str:
 
 def _cell(grid: Grid, cell: Cell) -> dict[str, object]:
     return {
-        "torch": words.named(cell.release),
+        "torch": named(cell.release),
         "macos": grid.system_of(cell).name,
         "outcome": cell.outcome.word,
         "no_device": cell.no_device,

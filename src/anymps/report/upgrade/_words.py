@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from anymps.record import Site
 from anymps.report import _text as text
 from anymps.rules import OLDEST
-from anymps.upgrade import ALIKE, FINE, Answer, Cell, Grid, Outcome, Release, Subject, System, base
+from anymps.upgrade import ALIKE, FINE, Answer, Cell, Grid, Outcome, Release, Subject, System, base, named
 
 _MOST_PLACES: Final = 3
 _LONGEST: Final = 120  # characters of a message of torch
@@ -54,11 +54,6 @@ class Step(NamedTuple):
 
     title: str
     changes: tuple[Change, ...]
-
-
-def named(release: Release) -> str:
-    """`2.13`."""
-    return ".".join(map(str, release))
 
 
 def steps(grid: Grid) -> Iterator[Step]:
