@@ -63,6 +63,21 @@ REPORTS: dict[int, tuple[str, str]] = {
     ),
     195937: ("torch.linalg.svd(torch.rand(911, 3, 3, device=device))", "2.7 falls back, 2.14 unknown"),
     197561: ("torch.accelerator.empty_host_cache()", "2.7 OK, 2.12 refused, 2.15 OK"),
+    167238: (
+        """
+        x = torch.rand(3, 3, device=device)
+        torch.linalg.lu_solve(*torch.linalg.lu_factor(x), x)
+        """,
+        "2.7 refused, 2.10 OK",
+    ),
+    167767: ("torch.zeros(2, device=device).clamp(1e-8)", "2.7 unknown, 2.9 may fail, 2.10 OK"),
+    125098: (
+        """
+        x, grid = torch.rand(1, 1, 4, 4, device=device), torch.rand(1, 2, 2, 2, device=device)
+        F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+        """,
+        "2.7 refused, 2.11 OK",
+    ),
     197805: (
         """
         def work():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
@@ -34,6 +35,9 @@ _CPU_FLOAT64: Final = (2, 14)
 """From this release on, a copy from mps to float64 on the CPU raises no such error (`cpu_copy_to_float64`)."""
 _ALWAYS: Final = frozenset({RefusalKind.FLOAT64, RefusalKind.RANK, RefusalKind.LAYOUT})
 """What EmptyTensor.cpp refuses in all releases from 2.7 on."""
+
+_FROM_PYTHON: Final = {"torch/_refs/linalg/__init__.py:linalg_lu_solve_out_mps": "aten::linalg_lu_solve.out"}
+"""Kernels that torch registers from Python, by their function: recorded are the operators that they are made of."""
 
 # A limit with such a word in its name concerns calls with tensors of this dtype alone.
 _LIMITED_TO: Final = {"complex": "complex64", "int64": "int64", "cast": "float16"}
@@ -82,7 +86,8 @@ def calls(recording: Recording, made_by: Release) -> Iterator[Subject]:
     for signature, site in recording.distinct_calls():
         if signature.operator.startswith("aten::") and signature.fate not in (Fate.MISSING, Fate.REFUSED):
             dtype = first_dtype(signature.inputs, signature.outputs)
-            seen.setdefault((site.file_line, signature.operator, dtype), (signature, site, dtype))
+            operator = _FROM_PYTHON.get(site.via, signature.operator)
+            seen.setdefault((site.file_line, operator, dtype), (replace(signature, operator=operator), site, dtype))
     for signature, site, dtype in seen.values():
         yield _call(signature, site, dtype, made_by, fallback=fallback)
         yield from _limited(signature.operator, dtype, site, made_by)

@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace anymps::hazard_checks {
 namespace {
@@ -185,6 +186,18 @@ bool many_queries(const Seen& seen) {
   return is_attention(seen) && seen.above(seen.tensor(0)->size(2)) && seen.any_tensor(1) == nullptr && seen.number(2) == 0;
 }
 
+// --- arguments
+
+bool choice(const Seen& seen) {
+  return seen.in_range(static_cast<int64_t>(seen.number(0)));
+}
+
+// A bound that six decimals show as 0.
+bool tiny_bound(const Seen& seen) {
+  constexpr double kShown = 5e-7;
+  return (seen.number(0) != 0 && std::abs(seen.number(0)) < kShown) || (seen.number(1) != 0 && std::abs(seen.number(1)) < kShown);
+}
+
 }  // namespace
 
 void add_path_checks(std::unordered_map<std::string, CheckKind>& checks) {
@@ -205,6 +218,9 @@ void add_path_checks(std::unordered_map<std::string, CheckKind>& checks) {
       {"dropout", {flag, {{"dropout_p"}}}},
       {"ceil_mode", {flag, {{"ceil_mode"}}}},
       {"scaled_by_frequency", {flag, {{"scale_grad_by_freq"}}}},
+      {"interpolation_mode", {choice, {{"interpolation_mode"}}}},
+      {"padding_mode", {choice, {{"padding_mode"}}}},
+      {"tiny_bound", {tiny_bound, {{"min"}, {"max"}}}},
       {"few_bins", {few_bins, {{"self"}, {"minlength"}}}},
       {"replacement", {replacement, {{"self"}, {"num_samples"}, {"replacement"}}}},
       {"embedding_options", {embedding_options, {{"padding_idx"}, {"scale_grad_by_freq"}}}},
