@@ -17,8 +17,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace anymps::number_check {
 namespace {

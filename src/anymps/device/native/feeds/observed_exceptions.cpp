@@ -9,8 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <utility>
 
 namespace anymps::observer {
 namespace {

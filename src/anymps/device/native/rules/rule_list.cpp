@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <mutex>
-#include <unordered_map>
 #include <unordered_set>
 
 namespace anymps {

@@ -3,8 +3,6 @@
 
 #include "recorder/recorder.h"
 
-#include <c10/util/Exception.h>
-
 namespace anymps {
 
 static thread_local uint64_t refusal_count = 0;

@@ -1,12 +1,10 @@
 // The choice of the substrate, and the walk over boxed arguments.
 #include "device/interface/substrate.h"
 
-#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>
 
-#include <map>
 #include <stdexcept>
 
 namespace anymps {

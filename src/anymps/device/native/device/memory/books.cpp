@@ -3,7 +3,6 @@
 #include "device/memory/books.h"
 
 #include "device/errors/refusals.h"
-#include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/recorder.h"
 

@@ -26,7 +26,6 @@
 #include <ATen/ops/slow_conv_transpose2d.h>
 #include <ATen/ops/slow_conv_transpose3d.h>
 #include <anymps/release.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 
