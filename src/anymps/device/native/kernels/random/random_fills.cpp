@@ -108,10 +108,10 @@ struct BernoulliKernel {
 template <class Operator>
 struct BernoulliTensorKernel {
   void operator()(const at::Tensor& self, const at::Tensor& p, const MaybeGenerator& given) {
-    TORCH_CHECK(p.is_same_size(self) || p.dim() == 0, random_texts::bernoulli_shape());
+    TORCH_CHECK(p.is_same_size(self) || p.dim() == 0, "bernoulli_mps_: probability and self tensor should be of the same shape");
     if (p.dim() == 0) {
       const double value = p.item<double>();
-      TORCH_CHECK(0.0 <= value && value <= 1.0, random_texts::bernoulli_probability(value));
+      TORCH_CHECK(0.0 <= value && value <= 1.0, "bernoulli_mps_ expects p to be in [0, 1], but got p=", value);
       BernoulliKernel<Operator>()(self, value, given);
       return;
     }
@@ -141,7 +141,7 @@ struct RandomKernel {
   void operator()(at::TensorIterator& iter, const MaybeGenerator& given) {
     TORCH_CHECK(
         c10::isFloatingType(iter.dtype()) || c10::isIntegralType(iter.dtype(), /*includeBool=*/true),
-        random_texts::random_kind());
+        "random_mps handles only integral, floating-point and boolean types");
     fill(*Operator::rule, iter, given, "random_int", [](RandomState& state, void* out, int64_t n, ElementType type) {
       fill_random_int(state, out, n, type, 0, default_random_range(type), launch());
     });
