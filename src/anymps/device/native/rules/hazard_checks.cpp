@@ -159,12 +159,7 @@ bool convolution_3d(const Seen& seen) {
 
 bool strided_norm(const Seen& seen) {
   const Impl input = seen.tensor(0);
-  return input != nullptr && input->dim() >= 4 && !input->is_contiguous();
-}
-
-bool strided_norm_5d(const Seen& seen) {
-  const Impl input = seen.tensor(0);
-  return input != nullptr && input->dim() == 5 && !input->is_contiguous();
+  return input != nullptr && seen.in_range(input->dim()) && !input->is_contiguous();
 }
 
 // Whether the layer's own numbers, of the roles from `first` on, have another dtype than its input.
@@ -364,7 +359,6 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"large_output", {large_output, layer}},
         {"convolution_3d", {convolution_3d, layer}},
         {"strided_norm", {strided_norm, layer}},
-        {"strided_norm_5d", {strided_norm_5d, layer}},
         {"norm_without_input_gradient", {norm_without_input_gradient, layer}},
         {"mixed_layer_norm", {mixed_layer_norm, {{"input"}, {"weight"}, {"bias"}}}},
         {"mixed_layer_norm_backward", {mixed_layer_norm_backward, layer}},
