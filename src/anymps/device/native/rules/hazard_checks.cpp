@@ -249,10 +249,7 @@ bool value_width(const Seen& seen) {
 
 bool causal_half(const Seen& seen) {
   const Impl query = seen.tensor(0);
-  if (query == nullptr || query->dim() < 2 || seen.number(2) == 0 || query->size(query->dim() - 2) < 2) {
-    return false;
-  }
-  return type_of(query) == ScalarType::Half || type_of(query) == ScalarType::BFloat16;
+  return query != nullptr && query->dim() >= 2 && seen.number(2) != 0 && query->size(query->dim() - 2) >= 2 && is_half(query);
 }
 
 // The kernels for up to 8 queries take the step from head to head for that of all batches too.
@@ -313,7 +310,7 @@ bool fold_elements(const Seen& seen) {
 bool bytes(const Seen& seen) {
   for (const Operand& operand : seen.all) {
     if (operand.kind == Operand::Kind::Tensor && operand.tensor->is_mps() && !operand.tensor->is_sparse() &&
-        seen.above(operand.tensor->numel() * static_cast<int64_t>(operand.tensor->itemsize()))) {
+        seen.above(bytes_of(operand.tensor))) {
       return true;
     }
   }

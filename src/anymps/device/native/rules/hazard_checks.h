@@ -55,6 +55,12 @@ class Seen {
 inline c10::ScalarType type_of(Impl tensor) {
   return c10::typeMetaToScalarType(tensor->dtype());
 }
+inline bool is_half(Impl tensor) {
+  return type_of(tensor) == c10::ScalarType::Half || type_of(tensor) == c10::ScalarType::BFloat16;
+}
+inline int64_t bytes_of(Impl tensor) {
+  return tensor->numel() * static_cast<int64_t>(tensor->itemsize());
+}
 
 // A condition, and the arguments that it asks for: of each role the first name that the operator's schema has.
 struct CheckKind {

@@ -8,10 +8,6 @@
 namespace anymps::hazard_checks {
 namespace {
 
-bool is_half(Impl tensor) {
-  return type_of(tensor) == at::kHalf || type_of(tensor) == at::kBFloat16;
-}
-
 bool is_strided(Impl tensor) {
   return tensor != nullptr && !tensor->is_contiguous();
 }
@@ -23,10 +19,6 @@ bool trains(const Seen& seen, size_t roles) {
     }
   }
   return false;
-}
-
-int64_t bytes_of(Impl tensor) {
-  return tensor->numel() * static_cast<int64_t>(tensor->itemsize());
 }
 
 // --- layouts and shapes
