@@ -271,13 +271,7 @@ bool mask_by_batch(const Seen& seen) {
 bool outer_transform(const Seen& seen) {
   const Impl self = seen.tensor(0);
   const Operand& dims = seen.at(1);
-  if (self == nullptr || dims.kind != Operand::Kind::Sizes) {
-    return false;
-  }
-  return std::any_of(dims.sizes, dims.sizes + dims.count, [&](const c10::SymInt& dim) {
-    const int64_t place = dim.expect_int();
-    return (place < 0 ? place + self->dim() : place) < self->dim() - 4;
-  });
+  return self != nullptr && dims.kind == Operand::Kind::Sizes && dimensions_among_last(self, dims, 4) < dims.count;
 }
 
 // --- sizes
@@ -334,6 +328,13 @@ bool half_gradients(const Seen& seen) {
 }
 
 }  // namespace
+
+int64_t dimensions_among_last(Impl tensor, const Operand& dims, int64_t count) {
+  return std::count_if(dims.sizes, dims.sizes + dims.count, [&](const c10::SymInt& dim) {
+    const int64_t place = dim.expect_int();
+    return (place < 0 ? place + tensor->dim() : place) >= tensor->dim() - count;
+  });
+}
 
 const std::unordered_map<std::string, CheckKind>& checks() {
   static const std::vector<std::vector<const char*>> copy{{"self"}, {"src"}}, two{{"self"}, {"other"}},

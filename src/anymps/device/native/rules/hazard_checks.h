@@ -62,6 +62,9 @@ inline int64_t bytes_of(Impl tensor) {
   return tensor->numel() * static_cast<int64_t>(tensor->itemsize());
 }
 
+// How many of the dimensions that an argument lists are among the last `count` of a tensor.
+int64_t dimensions_among_last(Impl tensor, const Operand& dims, int64_t count);
+
 // A condition, and the arguments that it asks for: of each role the first name that the operator's schema has.
 struct CheckKind {
   bool (*applies)(const Seen&);

@@ -80,10 +80,7 @@ bool trailing_dimensions(const Seen& seen) {
   if (self == nullptr || dims.kind != Operand::Kind::Sizes || dims.count < 2 || dims.count >= self->dim()) {
     return false;
   }
-  return std::count_if(dims.sizes, dims.sizes + dims.count, [&](const c10::SymInt& dim) {
-    const int64_t place = dim.expect_int();
-    return (place < 0 ? place + self->dim() : place) >= self->dim() - 2;
-  }) == 2;
+  return dimensions_among_last(self, dims, 2) == 2;
 }
 
 // The last dimension beyond the threads of a grid, and no multiple of them.
