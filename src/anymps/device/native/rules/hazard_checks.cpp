@@ -125,29 +125,16 @@ bool large_minibatch(const Seen& seen) {
 // convolution(input, weight, bias, stride, padding, dilation, transposed, ...): every dimension of the result.
 bool large_output(const Seen& seen) {
   const Impl input = seen.tensor(0), weight = seen.tensor(1);
-  if (input == nullptr || weight == nullptr || seen.all.size() < 7 || seen.all[6].number != 0 || input->dim() == 0 ||
-      input->dim() != weight->dim()) {
+  if (input == nullptr || weight == nullptr || seen.all.size() < 7 || seen.all[6].number != 0) {
     return false;
   }
-  if (seen.above(input->size(0)) || seen.above(weight->size(0))) {
-    return true;
-  }
-  const auto option = [&](size_t place, int64_t dimension) {
-    const Operand& values = seen.all[place];
-    return values.sizes[std::min<int64_t>(dimension, values.count - 1)].expect_int();
-  };
   for (const size_t place : {3, 4, 5}) {
-    if (seen.all[place].kind != Operand::Kind::Sizes || seen.all[place].count == 0) {
+    if (seen.all[place].kind != Operand::Kind::Sizes) {
       return false;
     }
   }
-  for (int64_t i = 2; i < input->dim(); ++i) {
-    const int64_t kernel = option(5, i - 2) * (weight->size(i) - 1) + 1;
-    if (option(3, i - 2) > 0 && seen.above((input->size(i) + 2 * option(4, i - 2) - kernel) / option(3, i - 2) + 1)) {
-      return true;
-    }
-  }
-  return false;
+  const auto option = [&](size_t place) { return c10::SymIntArrayRef(seen.all[place].sizes, seen.all[place].count); };
+  return convolution_passes(seen.row.low, *input, *weight, option(3), option(4), option(5));
 }
 
 bool convolution_3d(const Seen& seen) {
@@ -334,6 +321,28 @@ int64_t dimensions_among_last(Impl tensor, const Operand& dims, int64_t count) {
     const int64_t place = dim.expect_int();
     return (place < 0 ? place + tensor->dim() : place) >= tensor->dim() - count;
   });
+}
+
+bool convolution_passes(
+    int64_t most, const c10::TensorImpl& input, const c10::TensorImpl& weight, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation) {
+  if (input.dim() == 0 || input.dim() != weight.dim() || stride.empty() || padding.empty() || dilation.empty()) {
+    return false;  // refused elsewhere
+  }
+  if (input.size(0) > most || weight.size(0) > most) {
+    return true;
+  }
+  const auto option = [](c10::SymIntArrayRef values, size_t dimension) {  // one may stand for all
+    return values[std::min(dimension, values.size() - 1)].expect_int();
+  };
+  for (int64_t i = 2; i < input.dim(); ++i) {
+    const auto at = static_cast<size_t>(i - 2);
+    const int64_t kernel = option(dilation, at) * (weight.size(i) - 1) + 1, step = option(stride, at);
+    if (step > 0 && (input.size(i) + 2 * option(padding, at) - kernel) / step + 1 > most) {
+      return true;
+    }
+  }
+  return false;
 }
 
 const std::unordered_map<std::string, CheckKind>& checks() {

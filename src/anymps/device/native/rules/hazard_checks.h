@@ -65,6 +65,11 @@ inline int64_t bytes_of(Impl tensor) {
 // How many of the dimensions that an argument lists are among the last `count` of a tensor.
 int64_t dimensions_among_last(Impl tensor, const Operand& dims, int64_t count);
 
+// Whether a dimension of a convolution's result, or of its weight, is larger than `most`.
+bool convolution_passes(
+    int64_t most, const c10::TensorImpl& input, const c10::TensorImpl& weight, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation);
+
 // A condition, and the arguments that it asks for: of each role the first name that the operator's schema has.
 struct CheckKind {
   bool (*applies)(const Seen&);
