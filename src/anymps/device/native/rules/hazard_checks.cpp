@@ -239,20 +239,6 @@ bool causal_half(const Seen& seen) {
   return query != nullptr && query->dim() >= 2 && seen.number(2) != 0 && query->size(query->dim() - 2) >= 2 && is_half(query);
 }
 
-// The kernels for up to 8 queries take the step from head to head for that of all batches too.
-bool mask_by_batch(const Seen& seen) {
-  const Impl query = seen.tensor(0), mask = seen.tensor(2);
-  if (query == nullptr || mask == nullptr || query->dim() != 4 || mask->dim() != 4 || query->size(0) < 2 ||
-      query->size(2) > 8 || (c10::GradMode::is_enabled() && query->requires_grad())) {
-    return false;
-  }
-  const int64_t width = query->size(3), heads = query->size(1);
-  const bool one = mask->size(0) == 1 && mask->size(1) == 1;
-  const bool packed = mask->size(0) == query->size(0) && mask->size(1) == heads && heads > 1 &&
-      mask->stride(0) == heads * mask->stride(1);
-  return (width == 64 || width == 96 || width == 128) && !one && !packed;
-}
-
 // --- transforms: _fft_c2c(self, dim, ...); MPSGraph transforms the last four dimensions only
 
 bool outer_transform(const Seen& seen) {
@@ -376,7 +362,6 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"uneven_windows", {uneven_windows, {{"self"}, {"output_size", "grad_output"}}}},
         {"value_width", {value_width, attention}},
         {"causal_half", {causal_half, attention}},
-        {"mask_by_batch", {mask_by_batch, {{"query"}, {"value"}, {"attn_mask"}}}},
         {"outer_transform", {outer_transform, {{"self"}, {"dim"}}}},
         {"elements", {elements, {{"self", "input", "grad_output"}}}},
         {"cat_elements", {cat_elements, {{"tensors"}}}},
