@@ -84,11 +84,6 @@ std::string argument_name(const Rule& rule, size_t position) {
   return position < arguments.size() ? arguments[position].name() : "";
 }
 
-std::string base_name(const std::string& full) {
-  const size_t start = full.find("::") == std::string::npos ? 0 : full.find("::") + 2;
-  return full.substr(start, full.find('.', start) - start);
-}
-
 // checkAllSameGPU (torch 2.13, aten/src/ATen/TensorUtils.cpp).
 std::string same_gpu_text(const Rule& rule, const std::string& argument, size_t position) {
   const auto check = texts().same_gpu.find(base_name(rule.name));
