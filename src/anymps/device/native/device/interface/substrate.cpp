@@ -38,6 +38,19 @@ void choose_substrate(const std::string& name, int gpu) {
   hazard_checks::read_values(detail::chosen->computes_at_once() && detail::chosen->holds_data());
 }
 
+bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  for (const c10::DispatchKey one :
+       {key,
+        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeExplicitAutograd,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (op.hasKernelForDispatchKey(one)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void assume(const std::string& what) {
   if (recording()) {
     const int64_t now = now_ns();
