@@ -56,22 +56,6 @@ struct GeometricKernel {
   }
 };
 
-// In place, by torch's template of that name.
-#define ANYMPS_IN_PLACE(NAME, TEMPLATE)                                             \
-  struct NAME : Filling<NAME> {                                                     \
-    template <class... Numbers>                                                     \
-    static at::Tensor& call(at::Tensor& self, Numbers... numbers) {                 \
-      return templates::TEMPLATE<NAME##Kernel, NAME>(self, std::move(numbers)...);  \
-    }                                                                               \
-  };
-ANYMPS_IN_PLACE(Uniform, uniform_impl_)
-ANYMPS_IN_PLACE(Exponential, exponential_impl_)
-ANYMPS_IN_PLACE(Cauchy, cauchy_impl_)
-ANYMPS_IN_PLACE(LogNormal, log_normal_impl_)
-ANYMPS_IN_PLACE(Geometric, geometric_impl_)
-ANYMPS_IN_PLACE(Normal, normal_impl_)
-#undef ANYMPS_IN_PLACE
-
 // The three pairs of mean and std of which at least one is a tensor: a new tensor each, or `out`.
 template <class Mean, class Std>
 struct NormalNew : Filling<NormalNew<Mean, Std>> {
@@ -163,11 +147,23 @@ struct RandomRangeKernel {
   }
 };
 
-struct Bernoulli : Filling<Bernoulli> {
-  static at::Tensor& call(at::Tensor& self, double p, MaybeGenerator generator) {
-    return templates::bernoulli_impl_<BernoulliKernel, Bernoulli>(self, p, std::move(generator));
-  }
-};
+// In place, by torch's template of that name.
+#define ANYMPS_IN_PLACE(NAME, TEMPLATE)                                             \
+  struct NAME : Filling<NAME> {                                                     \
+    template <class... Numbers>                                                     \
+    static at::Tensor& call(at::Tensor& self, Numbers... numbers) {                 \
+      return templates::TEMPLATE<NAME##Kernel, NAME>(self, std::move(numbers)...);  \
+    }                                                                               \
+  };
+ANYMPS_IN_PLACE(Uniform, uniform_impl_)
+ANYMPS_IN_PLACE(Exponential, exponential_impl_)
+ANYMPS_IN_PLACE(Cauchy, cauchy_impl_)
+ANYMPS_IN_PLACE(LogNormal, log_normal_impl_)
+ANYMPS_IN_PLACE(Geometric, geometric_impl_)
+ANYMPS_IN_PLACE(Normal, normal_impl_)
+ANYMPS_IN_PLACE(Bernoulli, bernoulli_impl_)
+ANYMPS_IN_PLACE(Random, random_impl)
+#undef ANYMPS_IN_PLACE
 
 struct BernoulliTensor : Drawing<BernoulliTensor> {
   static at::Tensor& call(at::Tensor& self, const at::Tensor& p, MaybeGenerator generator) {
@@ -222,12 +218,6 @@ at::Tensor& random_between(at::Tensor& self, int64_t from, std::optional<int64_t
   }
   return templates::random_from_to_impl<RandomRangeKernel, Operator>(self, from, to, std::move(generator));
 }
-
-struct Random : Filling<Random> {
-  static at::Tensor& call(at::Tensor& self, MaybeGenerator generator) {
-    return templates::random_impl<RandomKernel, Random>(self, std::move(generator));
-  }
-};
 
 struct RandomTo : Filling<RandomTo> {
   static at::Tensor& call(at::Tensor& self, int64_t to, MaybeGenerator generator) {
