@@ -100,8 +100,6 @@ struct Unseen {
   ~Unseen() {
     --own_reads;
   }
-  Unseen(const Unseen&) = delete;
-  Unseen& operator=(const Unseen&) = delete;
   const Aside aside;
   const at::DisableRecordFunctionGuard unobserved;
   const c10::impl::ExcludeDispatchKeyGuard not_asked{kNotAsked};
