@@ -1,7 +1,7 @@
 // Which calls are due, and how Python is asked.
 #include "feeds/feeds.h"
 
-#include "device/memory/waits.h"
+#include "device/device.h"
 #include "feeds/observed_operators.h"
 #include "feeds/observed_values.h"
 #include "locks/locks.h"
