@@ -2,7 +2,6 @@
 #include "stacks.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>

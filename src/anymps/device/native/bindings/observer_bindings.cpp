@@ -6,8 +6,6 @@
 #include "rules/rules.h"
 #include "recorder/recorder.h"
 
-#include <limits>
-
 namespace anymps {
 namespace {
 

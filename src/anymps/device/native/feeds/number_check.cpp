@@ -1,7 +1,7 @@
 // Which calls are due, and how Python is asked.
 #include "feeds/feeds.h"
 
-#include "device/memory/waits.h"
+#include "device/device.h"
 #include "feeds/observed_operators.h"
 #include "feeds/observed_values.h"
 #include "locks/locks.h"
@@ -17,8 +17,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace anymps::number_check {
 namespace {
@@ -102,8 +100,6 @@ struct Unseen {
   ~Unseen() {
     --own_reads;
   }
-  Unseen(const Unseen&) = delete;
-  Unseen& operator=(const Unseen&) = delete;
   const Aside aside;
   const at::DisableRecordFunctionGuard unobserved;
   const c10::impl::ExcludeDispatchKeyGuard not_asked{kNotAsked};

@@ -92,19 +92,9 @@ c10::SmallVector<at::Tensor, 4> results_of(const Call& call, const std::vector<c
   return results;
 }
 
-c10::SmallVector<const c10::TensorImpl*, 6> pointers(c10::ArrayRef<at::Tensor> tensors, bool strided_only) {
-  c10::SmallVector<const c10::TensorImpl*, 6> result;
-  for (const at::Tensor& tensor : tensors) {
-    if (!strided_only || tensor.layout() == c10::Layout::Strided) {
-      result.push_back(tensor.unsafeGetTensorImpl());
-    }
-  }
-  return result;
-}
-
 void finish_copy(Call& call) {
   const at::Tensor &source = call.inputs[0], &destination = call.inputs[1];
-  call.span->end(pointers(call.inputs, false), {});
+  call.span->end(pointers(call.inputs), {});
   if (!source.device().is_mps()) {
     roundtrip::returned(source);
     note_copy_to_mps(source);
@@ -148,7 +138,7 @@ void finish(Call& call, c10::ArrayRef<at::Tensor> results) {
     }
     call.span->moved(Direction::None, moved, false);
   }
-  call.span->end(pointers(call.inputs, false), pointers(results, true));
+  call.span->end(pointers(call.inputs), pointers(results, /*strided_only=*/true));
   if (call.span->waits()) {
     waited();
   }

@@ -9,7 +9,6 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>

@@ -1,7 +1,7 @@
 // The answers of Python, and what each makes of the call.
 #include "feeds/observed_exceptions.h"
 
-#include "recorder/recorder.h"
+#include "feeds/observed_values.h"
 #include "locks/locks.h"
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -9,21 +9,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <utility>
 
 namespace anymps::observer {
 namespace {
 
 PyObject* ask_raised = nullptr;  // guarded by the GIL
-
-c10::SmallVector<const c10::TensorImpl*, 6> pointers_of(c10::ArrayRef<at::Tensor> tensors) {
-  c10::SmallVector<const c10::TensorImpl*, 6> result;
-  for (const at::Tensor& tensor : tensors) {
-    result.push_back(tensor.unsafeGetTensorImpl());
-  }
-  return result;
-}
 
 // Asks Python what an exception means.
 Answer ask(
@@ -68,7 +58,7 @@ struct Raised {
     if (answer == Answer::Refused || answer == Answer::Foreign) {
       span.reset();
     } else if (answer == Answer::Late) {
-      span->end(pointers_of(inputs), {});
+      span->end(pointers(inputs), {});
       if (span->waits()) {
         waited();
       }

@@ -22,11 +22,6 @@ bool one_of(std::string_view base, std::initializer_list<std::string_view> names
   return false;
 }
 
-std::string_view base_of(const std::string& name) {
-  const size_t start = name.find("::") + 2;
-  return std::string_view(name).substr(start, name.find('.', start) - start);
-}
-
 Kind kind_of(const Rule& rule, std::string_view base, bool is_implicit) {
   if (rule.name.rfind("aten::", 0) != 0) {
     return Kind::Kernel;
@@ -54,8 +49,7 @@ Kind kind_of(const Rule& rule, std::string_view base, bool is_implicit) {
 }
 
 const Rule& rule_of(const c10::OperatorHandle& handle) {
-  const auto& name = handle.operator_name();
-  const Rule* rule = find_rule(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
+  const Rule* rule = find_rule(c10::toString(handle.operator_name()));
   return rule != nullptr ? *rule : unlisted_rule(handle);
 }
 
@@ -74,7 +68,7 @@ const Rule* caller_of(const Rule& rule) {
 }  // namespace
 
 Operator::Operator(const c10::OperatorHandle& handle) : rule(rule_of(handle)), called_by(caller_of(rule)) {
-  const std::string_view base = base_of(rule.name);
+  const std::string base = base_name(rule.name);
   const bool implicit = handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
   kind = kind_of(rule, base, implicit);
   dense = handle.hasKernelForDispatchKey(DispatchKey::MPS);

@@ -7,7 +7,6 @@
 #include <ATen/record_function.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace anymps::observer {

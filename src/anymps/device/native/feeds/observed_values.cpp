@@ -8,6 +8,16 @@
 
 namespace anymps::observer {
 
+c10::SmallVector<const c10::TensorImpl*, 6> pointers(c10::ArrayRef<at::Tensor> tensors, bool strided_only) {
+  c10::SmallVector<const c10::TensorImpl*, 6> result;
+  for (const at::Tensor& tensor : tensors) {
+    if (!strided_only || tensor.layout() == c10::Layout::Strided) {
+      result.push_back(tensor.unsafeGetTensorImpl());
+    }
+  }
+  return result;
+}
+
 TensorSummary summarize(c10::ArrayRef<const c10::IValue> values) {
   TensorSummary seen;
   for (const c10::IValue& value : values) {

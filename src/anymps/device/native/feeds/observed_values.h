@@ -7,6 +7,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 
@@ -26,6 +27,9 @@ void each_tensor(const c10::IValue& value, const Each& each) {
     }
   }
 }
+
+// The tensors as a span takes them.
+c10::SmallVector<const c10::TensorImpl*, 6> pointers(c10::ArrayRef<at::Tensor> tensors, bool strided_only = false);
 
 struct TensorSummary {
   bool on_mps = false, sparse = false;

@@ -90,6 +90,10 @@ struct Block {
   bool in_use = false;
 };
 
+inline bool before(const Block* a, const Block* b) {
+  return a->size != b->size ? a->size < b->size : a->address < b->address;
+}
+
 // NodeStore that never move and are used again, so that a steady state never reaches malloc.
 template <class T>
 class NodeStore {
@@ -213,9 +217,7 @@ class FreeBlocks {
     for (const FreeBucket* bucket : listed_) {
       for (const FreeBucket::Entry& entry : bucket->entries) blocks.push_back(entry.block);
     }
-    std::sort(blocks.begin(), blocks.end(), [](const Block* a, const Block* b) {
-      return a->size != b->size ? a->size < b->size : a->address < b->address;
-    });
+    std::sort(blocks.begin(), blocks.end(), before);
     return blocks;
   }
 
@@ -269,9 +271,5 @@ struct HeapPool {
   FreeBlocks free;              // blocks with a Metal buffer
   FreeBlocks bare;              // G3: blocks without one
 };
-
-inline bool before(const Block* a, const Block* b) {
-  return a->size != b->size ? a->size < b->size : a->address < b->address;
-}
 
 }  // namespace anymps

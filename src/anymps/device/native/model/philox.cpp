@@ -1,8 +1,7 @@
-// A generator's state, the texts of checks, and how huge tensors are split. Rules, sources and exactness: philox.h.
+// A generator's state, and how huge tensors are split. Rules, sources and exactness: philox.h.
 #include "model/philox.h"
 
 #include <algorithm>
-#include <sstream>
 
 namespace anymps {
 
@@ -40,30 +39,6 @@ RandomState RandomState::deserialize(const void* bytes, std::size_t size) {
   state.offset = take(8);
   return state;
 }
-
-namespace random_texts {
-
-std::string random_kind() { return "random_mps handles only integral, floating-point and boolean types"; }
-
-std::string bernoulli_probability(double p) {
-  std::ostringstream text;  // prints a double as torch's checks do
-  text << "bernoulli_mps_ expects p to be in [0, 1], but got p=" << p;
-  return text.str();
-}
-
-std::string bernoulli_shape() { return "bernoulli_mps_: probability and self tensor should be of the same shape"; }
-
-std::string randperm_count(std::int64_t n) { return "n must be non-negative, got" + std::to_string(n); }
-
-std::string generator_type(const std::string& found) {
-  return "Expected a 'mps' device type for generator but found '" + found + "'";
-}
-
-std::string generator_device(const std::string& found) {
-  return "Expected a 'mps:0' generator device but found '" + found + "'";
-}
-
-}  // namespace random_texts
 
 std::vector<std::int64_t> launch_sizes(std::int64_t n, std::size_t bytes_per_element, std::int64_t index_limit) {
   std::vector<std::int64_t> sizes;

@@ -33,7 +33,6 @@
 #include <functional>
 #include <limits>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 namespace anymps {
@@ -84,16 +83,6 @@ struct DispatchMissing : std::invalid_argument {
 struct RangeRefused : std::domain_error {
   using std::domain_error::domain_error;
 };
-
-// The backend's texts for checks that the caller makes because they need tensors.
-namespace random_texts {
-std::string random_kind();                                                 // random_ on a complex tensor
-std::string bernoulli_probability(double p);                               // p outside [0, 1]
-std::string bernoulli_shape();                                             // p tensor of another shape
-std::string randperm_count(std::int64_t n);                                // negative n (no space, as printed)
-std::string generator_type(const std::string& found);                      // most operators
-std::string generator_device(const std::string& found);                    // randperm
-}  // namespace random_texts
 
 // ---------------------------------------------------------------------------------------------------- launching
 

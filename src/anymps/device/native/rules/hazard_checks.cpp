@@ -125,29 +125,16 @@ bool large_minibatch(const Seen& seen) {
 // convolution(input, weight, bias, stride, padding, dilation, transposed, ...): every dimension of the result.
 bool large_output(const Seen& seen) {
   const Impl input = seen.tensor(0), weight = seen.tensor(1);
-  if (input == nullptr || weight == nullptr || seen.all.size() < 7 || seen.all[6].number != 0 || input->dim() == 0 ||
-      input->dim() != weight->dim()) {
+  if (input == nullptr || weight == nullptr || seen.all.size() < 7 || seen.all[6].number != 0) {
     return false;
   }
-  if (seen.above(input->size(0)) || seen.above(weight->size(0))) {
-    return true;
-  }
-  const auto option = [&](size_t place, int64_t dimension) {
-    const Operand& values = seen.all[place];
-    return values.sizes[std::min<int64_t>(dimension, values.count - 1)].expect_int();
-  };
   for (const size_t place : {3, 4, 5}) {
-    if (seen.all[place].kind != Operand::Kind::Sizes || seen.all[place].count == 0) {
+    if (seen.all[place].kind != Operand::Kind::Sizes) {
       return false;
     }
   }
-  for (int64_t i = 2; i < input->dim(); ++i) {
-    const int64_t kernel = option(5, i - 2) * (weight->size(i) - 1) + 1;
-    if (option(3, i - 2) > 0 && seen.above((input->size(i) + 2 * option(4, i - 2) - kernel) / option(3, i - 2) + 1)) {
-      return true;
-    }
-  }
-  return false;
+  const auto option = [&](size_t place) { return c10::SymIntArrayRef(seen.all[place].sizes, seen.all[place].count); };
+  return convolution_passes(seen.row.low, *input, *weight, option(3), option(4), option(5));
 }
 
 bool convolution_3d(const Seen& seen) {
@@ -159,12 +146,7 @@ bool convolution_3d(const Seen& seen) {
 
 bool strided_norm(const Seen& seen) {
   const Impl input = seen.tensor(0);
-  return input != nullptr && input->dim() >= 4 && !input->is_contiguous();
-}
-
-bool strided_norm_5d(const Seen& seen) {
-  const Impl input = seen.tensor(0);
-  return input != nullptr && input->dim() == 5 && !input->is_contiguous();
+  return input != nullptr && seen.in_range(input->dim()) && !input->is_contiguous();
 }
 
 // Whether the layer's own numbers, of the roles from `first` on, have another dtype than its input.
@@ -254,24 +236,7 @@ bool value_width(const Seen& seen) {
 
 bool causal_half(const Seen& seen) {
   const Impl query = seen.tensor(0);
-  if (query == nullptr || query->dim() < 2 || seen.number(2) == 0 || query->size(query->dim() - 2) < 2) {
-    return false;
-  }
-  return type_of(query) == ScalarType::Half || type_of(query) == ScalarType::BFloat16;
-}
-
-// The kernels for up to 8 queries take the step from head to head for that of all batches too.
-bool mask_by_batch(const Seen& seen) {
-  const Impl query = seen.tensor(0), mask = seen.tensor(2);
-  if (query == nullptr || mask == nullptr || query->dim() != 4 || mask->dim() != 4 || query->size(0) < 2 ||
-      query->size(2) > 8 || (c10::GradMode::is_enabled() && query->requires_grad())) {
-    return false;
-  }
-  const int64_t width = query->size(3), heads = query->size(1);
-  const bool one = mask->size(0) == 1 && mask->size(1) == 1;
-  const bool packed = mask->size(0) == query->size(0) && mask->size(1) == heads && heads > 1 &&
-      mask->stride(0) == heads * mask->stride(1);
-  return (width == 64 || width == 96 || width == 128) && !one && !packed;
+  return query != nullptr && query->dim() >= 2 && seen.number(2) != 0 && query->size(query->dim() - 2) >= 2 && is_half(query);
 }
 
 // --- transforms: _fft_c2c(self, dim, ...); MPSGraph transforms the last four dimensions only
@@ -279,13 +244,7 @@ bool mask_by_batch(const Seen& seen) {
 bool outer_transform(const Seen& seen) {
   const Impl self = seen.tensor(0);
   const Operand& dims = seen.at(1);
-  if (self == nullptr || dims.kind != Operand::Kind::Sizes) {
-    return false;
-  }
-  return std::any_of(dims.sizes, dims.sizes + dims.count, [&](const c10::SymInt& dim) {
-    const int64_t place = dim.expect_int();
-    return (place < 0 ? place + self->dim() : place) < self->dim() - 4;
-  });
+  return self != nullptr && dims.kind == Operand::Kind::Sizes && dimensions_among_last(self, dims, 4) < dims.count;
 }
 
 // --- sizes
@@ -318,7 +277,7 @@ bool fold_elements(const Seen& seen) {
 bool bytes(const Seen& seen) {
   for (const Operand& operand : seen.all) {
     if (operand.kind == Operand::Kind::Tensor && operand.tensor->is_mps() && !operand.tensor->is_sparse() &&
-        seen.above(operand.tensor->numel() * static_cast<int64_t>(operand.tensor->itemsize()))) {
+        seen.above(bytes_of(operand.tensor))) {
       return true;
     }
   }
@@ -343,6 +302,35 @@ bool half_gradients(const Seen& seen) {
 
 }  // namespace
 
+int64_t dimensions_among_last(Impl tensor, const Operand& dims, int64_t count) {
+  return std::count_if(dims.sizes, dims.sizes + dims.count, [&](const c10::SymInt& dim) {
+    const int64_t place = dim.expect_int();
+    return (place < 0 ? place + tensor->dim() : place) >= tensor->dim() - count;
+  });
+}
+
+bool convolution_passes(
+    int64_t most, const c10::TensorImpl& input, const c10::TensorImpl& weight, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation) {
+  if (input.dim() == 0 || input.dim() != weight.dim() || stride.empty() || padding.empty() || dilation.empty()) {
+    return false;  // refused elsewhere
+  }
+  if (input.size(0) > most || weight.size(0) > most) {
+    return true;
+  }
+  const auto option = [](c10::SymIntArrayRef values, size_t dimension) {  // one may stand for all
+    return values[std::min(dimension, values.size() - 1)].expect_int();
+  };
+  for (int64_t i = 2; i < input.dim(); ++i) {
+    const auto at = static_cast<size_t>(i - 2);
+    const int64_t kernel = option(dilation, at) * (weight.size(i) - 1) + 1, step = option(stride, at);
+    if (step > 0 && (input.size(i) + 2 * option(padding, at) - kernel) / step + 1 > most) {
+      return true;
+    }
+  }
+  return false;
+}
+
 const std::unordered_map<std::string, CheckKind>& checks() {
   static const std::vector<std::vector<const char*>> copy{{"self"}, {"src"}}, two{{"self"}, {"other"}},
       layer{{"input", "self"}, {"weight"}, {"output_mask"}}, attention{{"query"}, {"value"}, {"is_causal"}}, self{{"self", "input"}};
@@ -364,7 +352,6 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"large_output", {large_output, layer}},
         {"convolution_3d", {convolution_3d, layer}},
         {"strided_norm", {strided_norm, layer}},
-        {"strided_norm_5d", {strided_norm_5d, layer}},
         {"norm_without_input_gradient", {norm_without_input_gradient, layer}},
         {"mixed_layer_norm", {mixed_layer_norm, {{"input"}, {"weight"}, {"bias"}}}},
         {"mixed_layer_norm_backward", {mixed_layer_norm_backward, layer}},
@@ -375,7 +362,6 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"uneven_windows", {uneven_windows, {{"self"}, {"output_size", "grad_output"}}}},
         {"value_width", {value_width, attention}},
         {"causal_half", {causal_half, attention}},
-        {"mask_by_batch", {mask_by_batch, {{"query"}, {"value"}, {"attn_mask"}}}},
         {"outer_transform", {outer_transform, {{"self"}, {"dim"}}}},
         {"elements", {elements, {{"self", "input", "grad_output"}}}},
         {"cat_elements", {cat_elements, {{"tensors"}}}},

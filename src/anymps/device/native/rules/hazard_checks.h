@@ -55,6 +55,20 @@ class Seen {
 inline c10::ScalarType type_of(Impl tensor) {
   return c10::typeMetaToScalarType(tensor->dtype());
 }
+inline bool is_half(Impl tensor) {
+  return type_of(tensor) == c10::ScalarType::Half || type_of(tensor) == c10::ScalarType::BFloat16;
+}
+inline int64_t bytes_of(Impl tensor) {
+  return tensor->numel() * static_cast<int64_t>(tensor->itemsize());
+}
+
+// How many of the dimensions that an argument lists are among the last `count` of a tensor.
+int64_t dimensions_among_last(Impl tensor, const Operand& dims, int64_t count);
+
+// Whether a dimension of a convolution's result, or of its weight, is larger than `most`.
+bool convolution_passes(
+    int64_t most, const c10::TensorImpl& input, const c10::TensorImpl& weight, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation);
 
 // A condition, and the arguments that it asks for: of each role the first name that the operator's schema has.
 struct CheckKind {

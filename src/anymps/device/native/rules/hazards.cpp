@@ -73,9 +73,7 @@ bool concerns(const HazardRow& row, const Rule& rule) {
   if (row.family >= 0) {
     return rule.family == row.family && (rule.flags & kDense);
   }
-  const std::string& name = rule.op.operator_name().name;
-  const std::string base = name.substr(name.find("::") + 2);
-  return std::find(row.operators.begin(), row.operators.end(), base) != row.operators.end();
+  return std::find(row.operators.begin(), row.operators.end(), base_name(rule.op.operator_name().name)) != row.operators.end();
 }
 
 }  // namespace

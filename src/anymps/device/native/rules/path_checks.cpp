@@ -9,10 +9,6 @@
 namespace anymps::hazard_checks {
 namespace {
 
-bool is_half(Impl tensor) {
-  return type_of(tensor) == at::kHalf || type_of(tensor) == at::kBFloat16;
-}
-
 bool is_strided(Impl tensor) {
   return tensor != nullptr && !tensor->is_contiguous();
 }
@@ -24,10 +20,6 @@ bool trains(const Seen& seen, size_t roles) {
     }
   }
   return false;
-}
-
-int64_t bytes_of(Impl tensor) {
-  return tensor->numel() * static_cast<int64_t>(tensor->itemsize());
 }
 
 // --- layouts and shapes
@@ -89,10 +81,7 @@ bool trailing_dimensions(const Seen& seen) {
   if (self == nullptr || dims.kind != Operand::Kind::Sizes || dims.count < 2 || dims.count >= self->dim()) {
     return false;
   }
-  return std::count_if(dims.sizes, dims.sizes + dims.count, [&](const c10::SymInt& dim) {
-    const int64_t place = dim.expect_int();
-    return (place < 0 ? place + self->dim() : place) >= self->dim() - 2;
-  }) == 2;
+  return dimensions_among_last(self, dims, 2) == 2;
 }
 
 // The last dimension beyond the threads of a grid, and no multiple of them.
@@ -182,6 +171,19 @@ bool long_keys(const Seen& seen) {
   return has_few_queries(seen) && is_half(seen.tensor(0)) && key != nullptr && key->dim() == 4 && seen.in_range(key->size(2));
 }
 
+// These kernels take the step from head to head for that of all batches too.
+bool mask_by_batch(const Seen& seen) {
+  const Impl query = seen.tensor(0), mask = seen.tensor(1);
+  if (!has_few_queries(seen) || mask == nullptr || mask->dim() != 4 || query->size(0) < 2) {
+    return false;
+  }
+  const int64_t heads = query->size(1);
+  const bool one = mask->size(0) == 1 && mask->size(1) == 1;
+  const bool packed = mask->size(0) == query->size(0) && mask->size(1) == heads && heads > 1 &&
+      mask->stride(0) == heads * mask->stride(1);
+  return !one && !packed;
+}
+
 bool many_queries(const Seen& seen) {
   return is_attention(seen) && seen.above(seen.tensor(0)->size(2)) && seen.any_tensor(1) == nullptr && seen.number(2) == 0;
 }
@@ -232,6 +234,7 @@ void add_path_checks(std::unordered_map<std::string, CheckKind>& checks) {
       {"singletons", {singletons, {{"self"}}}},
       {"strided_queries", {strided_queries, {{"query"}}}},
       {"long_keys", {long_keys, {{"query"}, {"key"}}}},
+      {"mask_by_batch", {mask_by_batch, {{"query"}, {"attn_mask"}}}},
       {"many_queries", {many_queries, {{"query"}, {"attn_mask"}, {"is_causal"}}}},
   });
 }

@@ -123,8 +123,7 @@ bool broadcast_solve(const Seen& seen) {
 bool single_output_backward(const Seen& seen) {
   const Impl input = seen.tensor(0), weight = seen.tensor(1), gradient = seen.tensor(3);
   return input != nullptr && weight != nullptr && gradient != nullptr && weight->dim() == 2 && weight->size(0) == 1 &&
-      seen.wants(2, 0) && !gradient->is_contiguous() &&
-      seen.above(input->numel() * static_cast<int64_t>(input->itemsize()));
+      seen.wants(2, 0) && !gradient->is_contiguous() && seen.above(bytes_of(input));
 }
 
 // baddbmm(self, batch1, batch2, beta, alpha): the summand is multiplied by 0 in place of left out.

@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <mutex>
-#include <unordered_map>
 #include <unordered_set>
 
 namespace anymps {
@@ -30,11 +29,6 @@ c10::OperatorName parse_name(const std::string& full) {
   return dot == std::string::npos ? c10::OperatorName(full, "") : c10::OperatorName(full.substr(0, dot), full.substr(dot + 1));
 }
 
-std::string full_operator_name(const c10::OperatorHandle& op) {
-  const auto& name = op.operator_name();
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
 Rule& new_rule(const c10::OperatorHandle& handle, std::string name) {
   Registry& r = registry();
   r.rules.emplace_back(handle, name);
@@ -56,8 +50,7 @@ void set_dtypes(Rule& rule, const DtypeRow& row) {
 
 template <class Value>
 const Value* find_by_base_name(const std::unordered_map<std::string, Value>& table, const std::string& full) {
-  const size_t start = full.find("::") + 2;
-  const auto found = table.find(full.substr(start, full.find('.', start) - start));
+  const auto found = table.find(base_name(full));
   return found == table.end() ? nullptr : &found->second;
 }
 
@@ -193,12 +186,18 @@ Rule& enter_rule(const c10::OperatorHandle& op, const std::string& name) {
   return new_rule(op, name);
 }
 
+std::string base_name(const std::string& full) {
+  const size_t space = full.find("::");
+  const size_t start = space == std::string::npos ? 0 : space + 2;
+  return full.substr(start, full.find('.', start) - start);
+}
+
 std::optional<c10::OperatorHandle> find_operator(const std::string& full) {
   return c10::Dispatcher::singleton().findSchema(parse_name(full));
 }
 
 const Rule& unlisted_rule(const c10::OperatorHandle& op) {
-  const std::string name = full_operator_name(op);
+  const std::string name = c10::toString(op.operator_name());
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
   const auto found = r.by_name.find(name);
@@ -253,10 +252,8 @@ const Rule* find_rule(const std::string& name) {
 }
 
 int fate_of(const std::string& name) {
-  Registry& r = registry();
-  std::lock_guard<std::mutex> lock(r.mutex);
-  const auto found = r.by_name.find(name);
-  return found == r.by_name.end() ? -1 : static_cast<int>(found->second->fate);
+  const Rule* rule = find_rule(name);
+  return rule == nullptr ? -1 : static_cast<int>(rule->fate);
 }
 
 }  // namespace anymps

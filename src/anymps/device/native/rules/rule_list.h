@@ -49,6 +49,9 @@ const std::string& family_name(uint8_t family);
 // Every rule that there is, to be changed before operators run.
 void each_rule(const std::function<void(Rule&)>& change);
 
+// An operator's name without namespace and overload: "add" of "aten::add.Tensor".
+std::string base_name(const std::string& full);
+
 // The operator of that full name, if this torch has it.
 std::optional<c10::OperatorHandle> find_operator(const std::string& full);
 

@@ -1,8 +1,6 @@
 // What PyTorch asks a backend for besides kernels: hooks, the device guard, streams.
 #pragma once
 
-#include <cstdint>
-
 namespace anymps {
 
 struct MacFacts {

@@ -99,11 +99,8 @@ at::Generator mps_generator(const Rule& rule, const std::optional<at::Generator>
     return default_generator();
   }
   if (given->device().type() != c10::DeviceType::MPS) {
-    refuse(
-        Refusal::Generator,
-        rule,
-        ErrorClass::Runtime,
-        random_texts::generator_type(c10::DeviceTypeName(given->device().type(), /*lower_case=*/true)));
+    const std::string found = c10::DeviceTypeName(given->device().type(), /*lower_case=*/true);
+    refuse(Refusal::Generator, rule, ErrorClass::Runtime, "Expected a 'mps' device type for generator but found '" + found + "'");
   }
   return *given;
 }

@@ -92,8 +92,6 @@ class OnCallingThread {
     }
     state().set_multithreading_enabled(former_);
   }
-  OnCallingThread(const OnCallingThread&) = delete;
-  OnCallingThread& operator=(const OnCallingThread&) = delete;
 
  private:
   static c10::AutogradState& state() {

@@ -3,8 +3,6 @@
 
 #include "recorder/recorder.h"
 
-#include <c10/util/Exception.h>
-
 namespace anymps {
 
 static thread_local uint64_t refusal_count = 0;
@@ -84,11 +82,6 @@ const char* kTwoDevices = "Expected all tensors to be on the same device, but fo
 std::string argument_name(const Rule& rule, size_t position) {
   const auto& arguments = rule.op.schema().arguments();
   return position < arguments.size() ? arguments[position].name() : "";
-}
-
-std::string base_name(const std::string& full) {
-  const size_t start = full.find("::") == std::string::npos ? 0 : full.find("::") + 2;
-  return full.substr(start, full.find('.', start) - start);
 }
 
 // checkAllSameGPU (torch 2.13, aten/src/ATen/TensorUtils.cpp).

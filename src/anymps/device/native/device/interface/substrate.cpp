@@ -1,12 +1,10 @@
 // The choice of the substrate, and the walk over boxed arguments.
 #include "device/interface/substrate.h"
 
-#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>
 
-#include <map>
 #include <stdexcept>
 
 namespace anymps {
@@ -38,6 +36,19 @@ void choose_substrate(const std::string& name, int gpu) {
   }
   detail::chosen = found->second(gpu).release();  // for the life of the process, as tensors are destroyed to its very end
   hazard_checks::read_values(detail::chosen->computes_at_once() && detail::chosen->holds_data());
+}
+
+bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  for (const c10::DispatchKey one :
+       {key,
+        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeExplicitAutograd,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (op.hasKernelForDispatchKey(one)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void assume(const std::string& what) {

@@ -214,6 +214,10 @@ inline Substrate& substrate() {
   return *detail::chosen;
 }
 
+// Whether an operator has a kernel for this key, or is made of others. Torch has a fallback for Meta that only raises, so that every
+// operator seems to have one there: it does not count.
+bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key);
+
 // Marks on the tape that an answer was assumed, as the values were not known.
 void assume(const std::string& what);
 

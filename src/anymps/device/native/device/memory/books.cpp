@@ -3,7 +3,6 @@
 #include "device/memory/books.h"
 
 #include "device/errors/refusals.h"
-#include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/recorder.h"
 
@@ -105,8 +104,7 @@ bool makes_its_result_alone(const Rule& rule) {
       "upsample_bilinear2d"};
   static const std::unordered_set<std::string> of_truth_values{  // beside which arguments of another dtype are cast
       "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not"};
-  const std::string& full = rule.op.operator_name().name;
-  const std::string name = full.substr(full.find("::") + 2);
+  const std::string name = base_name(rule.op.operator_name().name);
   if (rule.op.hasTag(at::Tag::pointwise)) {
     return rule.writes == 0 && of_truth_values.count(name) == 0;
   }

@@ -1,11 +1,9 @@
 // Margins of buffers: 256 bytes before, and 4 to 16 KiB behind, as long as the buffer itself is.
 #include "device/memory/margins.h"
 
-#include "device/memory/memory.h"
 #include "device/interface/substrate.h"
 #include "locks/locks.h"
 
-#include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 

@@ -4,9 +4,7 @@
 #include "device/memory/books.h"
 #include "device/errors/fork.h"
 #include "device/interface/substrate.h"
-#include "rules/rules.h"
 #include "locks/locks.h"
-#include "recorder/recorder.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/any.h>

@@ -296,19 +296,7 @@ class CudaSubstrate final : public Substrate {
     if (const GpuLimit* limit = gpu_limit(rule.name); limit != nullptr && limit->never) {
       return false;
     }
-    if (!gpu_.is_cuda()) {
-      return true;
-    }
-    for (const DispatchKey key :
-         {sparse ? DispatchKey::SparseCUDA : DispatchKey::CUDA,
-          DispatchKey::CompositeExplicitAutogradNonFunctional,
-          DispatchKey::CompositeExplicitAutograd,
-          DispatchKey::CompositeImplicitAutograd}) {
-      if (op.hasKernelForDispatchKey(key)) {
-        return true;
-      }
-    }
-    return false;
+    return !gpu_.is_cuda() || has_kernel(op, sparse ? DispatchKey::SparseCUDA : DispatchKey::CUDA);
   }
 
   struct Way {

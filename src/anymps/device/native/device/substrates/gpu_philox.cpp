@@ -8,12 +8,10 @@
 
 #include <ATen/Context.h>
 
-#include <algorithm>
 #include <array>
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include <dlfcn.h>
 

@@ -2,13 +2,10 @@
 #include "device/substrates/host_fallback.h"
 
 #include "device/calls/alias.h"
-#include "device/interface/substrate.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-#include <c10/util/Exception.h>
 
 #include <unordered_map>
 #include <vector>

@@ -129,20 +129,6 @@ void return_arguments(const Rule& rule, const c10::FunctionSchema& schema, Stack
   stack.insert(stack.end(), results.begin(), results.end());
 }
 
-// torch has a fallback for Meta that only raises, so that every operator seems to have a kernel.
-bool has_meta_kernel(const c10::OperatorHandle& op) {
-  for (const c10::DispatchKey key :
-       {c10::DispatchKey::Meta,
-        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
-        c10::DispatchKey::CompositeExplicitAutograd,
-        c10::DispatchKey::CompositeImplicitAutograd}) {
-    if (op.hasKernelForDispatchKey(key)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // No meta kernel: the CPU's kernel on zeros tells the shapes.
 void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   const size_t first = stack->size() - op.schema().arguments().size();
@@ -208,7 +194,7 @@ void compute_shapes(const Rule& rule, const c10::OperatorHandle& op, Stack* stac
   if (assumed) {
     assume(rule.name);
   }
-  if (!has_meta_kernel(op)) {
+  if (!has_kernel(op, c10::DispatchKey::Meta)) {
     if (returns_only_arguments(schema)) {
       return_arguments(rule, schema, *stack, first);
     } else {

@@ -12,7 +12,6 @@
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -5,9 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace anymps::indices {
 namespace {

@@ -106,21 +106,14 @@ void check_batched_product(const Rule& rule, c10::ArrayRef<c10::IValue> values) 
   }
 }
 
-void check_grid_sampler_3d_backward(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  constexpr int64_t bicubic = 2;
-  if (argument(rule, values, "interpolation_mode").toInt() == bicubic) {
-    refuse_limit(rule, "grid_sampler_3d backward", values[0].toTensor());
-  }
-}
-
+template <bool backward>
 void check_grid_sampler_3d(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  constexpr int64_t nearest = 1;
-  if (argument(rule, values, "interpolation_mode").toInt() == nearest) {
+  constexpr int64_t nearest = 1, bicubic = 2;
+  const int64_t mode = argument(rule, values, "interpolation_mode").toInt();
+  if (mode == nearest && !backward) {
     refuse_limit(rule, "grid_sampler_3d nearest", values[0].toTensor());
-  }
-  constexpr int64_t bicubic = 2;
-  if (argument(rule, values, "interpolation_mode").toInt() == bicubic) {
-    refuse_limit(rule, "grid_sampler_3d", values[0].toTensor());
+  } else if (mode == bicubic) {
+    refuse_limit(rule, backward ? "grid_sampler_3d backward" : "grid_sampler_3d", values[0].toTensor());
   }
 }
 
@@ -217,8 +210,8 @@ std::unordered_map<std::string, ArgumentCheck> limit_checks() {
       {"aten::_fused_sgd_", &check_fused_sgd},
       {"aten::_fused_sgd_.tensor_lr", &check_fused_sgd},
       {"aten::_to_sparse", &check_to_sparse},
-      {"aten::grid_sampler_3d", &check_grid_sampler_3d},
-      {"aten::grid_sampler_3d_backward", &check_grid_sampler_3d_backward},
+      {"aten::grid_sampler_3d", &check_grid_sampler_3d<false>},
+      {"aten::grid_sampler_3d_backward", &check_grid_sampler_3d<true>},
       {"aten::std.correction", &check_complex_variance},
       {"aten::std_mean.correction", &check_complex_variance},
       {"aten::var.correction", &check_complex_variance},

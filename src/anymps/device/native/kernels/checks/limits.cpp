@@ -26,7 +26,6 @@
 #include <ATen/ops/slow_conv_transpose2d.h>
 #include <ATen/ops/slow_conv_transpose3d.h>
 #include <anymps/release.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 
@@ -56,35 +55,6 @@ struct AdaptiveAveragePool : HostKernel {
   }
 };
 
-int64_t convolved(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
-  return stride > 0 ? (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1 : 0;
-}
-
-// Before macOS 15.1 no dimension of the result may pass 65536 (pytorch issue 129207), whatever the text says.
-bool passes_65536(
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    c10::SymIntArrayRef stride,
-    c10::SymIntArrayRef padding,
-    c10::SymIntArrayRef dilation) {
-  constexpr int64_t most = int64_t{1} << 16;
-  const size_t spatial = static_cast<size_t>(weight.dim()) - 2;
-  if (input.dim() != weight.dim() || stride.size() != spatial || padding.size() != spatial || dilation.size() != spatial) {
-    return false;  // refused elsewhere
-  }
-  if (weight.size(0) > most || input.size(0) > most) {
-    return true;
-  }
-  for (size_t i = 0; i < spatial; ++i) {
-    const auto d = static_cast<int64_t>(i) + 2;
-    if (convolved(
-            input.size(d), weight.size(d), stride[i].expect_int(), padding[i].expect_int(), dilation[i].expect_int()) > most) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // The CPU's kernels give channels_last where the input or the weight is laid out so (torch 2.13, Convolution.cpp), the meta
 // kernel not always; what a later `contiguous()` allocates depends on it.
 at::Tensor in_order_of(const at::Tensor& result, const at::Tensor& input, const at::Tensor& weight) {
@@ -110,8 +80,11 @@ struct Convolution : HostKernel {
             transposed && weight.dim() == 5 && (type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16))) {
       refuse_limit(rule, "conv_transpose3d half", input);
     }
+    // Before macOS 15.1 no dimension of the result may pass 65536 (pytorch issue 129207), whatever the text says.
+    constexpr int64_t most = int64_t{1} << 16;
     if (C10_UNLIKELY(!is_macos_at_least(15, 1)) && !transposed && weight.dim() > 2 &&
-        passes_65536(input, weight, stride, padding, dilation)) {
+        hazard_checks::convolution_passes(
+            most, *input.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl(), stride, padding, dilation)) {
       refuse_limit(rule, "convolution size", input);
     }
     if (std::optional<at::Tensor> result =

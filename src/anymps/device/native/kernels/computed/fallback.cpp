@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 
 namespace anymps {
 namespace {
@@ -330,8 +331,7 @@ bool tells_of_dtype(const c10::Error& error, uint64_t widened) {
   return false;
 }
 
-}  // namespace
-
+// The dtype that decides whether a call is widened, if it is to be: that of its first tensor, or of its argument `dtype`.
 std::optional<c10::ScalarType> widened_dtype(
     const Rule& rule, c10::ArrayRef<c10::Argument> schema, const Stack& stack, size_t first) {
   for (size_t i = 0; i < schema.size(); ++i) {
@@ -349,18 +349,23 @@ std::optional<c10::ScalarType> widened_dtype(
   return std::nullopt;
 }
 
-void compute_widely(
-    const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet key, Stack* stack, size_t first, c10::ScalarType narrow) {
-  Widening widening(rule, narrow);
+}  // namespace
+
+bool compute_widely(const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet key, Stack* stack, size_t first) {
+  const std::optional<c10::ScalarType> narrow = widened_dtype(rule, op.schema().arguments(), *stack, first);
+  if (!narrow.has_value()) {
+    return false;
+  }
+  Widening widening(rule, *narrow);
   if (rule.always_wide && !widening.would_hide_a_mixture(op, c10::ArrayRef<c10::IValue>(*stack).slice(first))) {
     widening.run(op, key, stack, first);
-    return;
+    return true;
   }
   const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
   std::exception_ptr said;
   try {
     op.redispatchBoxed(key, stack);
-    return;
+    return true;
   } catch (const c10::Error& error) {
     if (!tells_of_dtype(error, rule.widened) || widening.would_hide_a_mixture(op, arguments)) {
       throw;
@@ -374,6 +379,7 @@ void compute_widely(
   } catch (const c10::Error&) {  // so it was not about the dtype; the first error names the types that the user gave
     std::rethrow_exception(said);
   }
+  return true;
 }
 
 }  // namespace anymps

@@ -56,22 +56,6 @@ struct GeometricKernel {
   }
 };
 
-// In place, by torch's template of that name.
-#define ANYMPS_IN_PLACE(NAME, TEMPLATE)                                             \
-  struct NAME : Filling<NAME> {                                                     \
-    template <class... Numbers>                                                     \
-    static at::Tensor& call(at::Tensor& self, Numbers... numbers) {                 \
-      return templates::TEMPLATE<NAME##Kernel, NAME>(self, std::move(numbers)...);  \
-    }                                                                               \
-  };
-ANYMPS_IN_PLACE(Uniform, uniform_impl_)
-ANYMPS_IN_PLACE(Exponential, exponential_impl_)
-ANYMPS_IN_PLACE(Cauchy, cauchy_impl_)
-ANYMPS_IN_PLACE(LogNormal, log_normal_impl_)
-ANYMPS_IN_PLACE(Geometric, geometric_impl_)
-ANYMPS_IN_PLACE(Normal, normal_impl_)
-#undef ANYMPS_IN_PLACE
-
 // The three pairs of mean and std of which at least one is a tensor: a new tensor each, or `out`.
 template <class Mean, class Std>
 struct NormalNew : Filling<NormalNew<Mean, Std>> {
@@ -108,10 +92,10 @@ struct BernoulliKernel {
 template <class Operator>
 struct BernoulliTensorKernel {
   void operator()(const at::Tensor& self, const at::Tensor& p, const MaybeGenerator& given) {
-    TORCH_CHECK(p.is_same_size(self) || p.dim() == 0, random_texts::bernoulli_shape());
+    TORCH_CHECK(p.is_same_size(self) || p.dim() == 0, "bernoulli_mps_: probability and self tensor should be of the same shape");
     if (p.dim() == 0) {
       const double value = p.item<double>();
-      TORCH_CHECK(0.0 <= value && value <= 1.0, random_texts::bernoulli_probability(value));
+      TORCH_CHECK(0.0 <= value && value <= 1.0, "bernoulli_mps_ expects p to be in [0, 1], but got p=", value);
       BernoulliKernel<Operator>()(self, value, given);
       return;
     }
@@ -141,7 +125,7 @@ struct RandomKernel {
   void operator()(at::TensorIterator& iter, const MaybeGenerator& given) {
     TORCH_CHECK(
         c10::isFloatingType(iter.dtype()) || c10::isIntegralType(iter.dtype(), /*includeBool=*/true),
-        random_texts::random_kind());
+        "random_mps handles only integral, floating-point and boolean types");
     fill(*Operator::rule, iter, given, "random_int", [](RandomState& state, void* out, int64_t n, ElementType type) {
       fill_random_int(state, out, n, type, 0, default_random_range(type), launch());
     });
@@ -163,11 +147,23 @@ struct RandomRangeKernel {
   }
 };
 
-struct Bernoulli : Filling<Bernoulli> {
-  static at::Tensor& call(at::Tensor& self, double p, MaybeGenerator generator) {
-    return templates::bernoulli_impl_<BernoulliKernel, Bernoulli>(self, p, std::move(generator));
-  }
-};
+// In place, by torch's template of that name.
+#define ANYMPS_IN_PLACE(NAME, TEMPLATE)                                             \
+  struct NAME : Filling<NAME> {                                                     \
+    template <class... Numbers>                                                     \
+    static at::Tensor& call(at::Tensor& self, Numbers... numbers) {                 \
+      return templates::TEMPLATE<NAME##Kernel, NAME>(self, std::move(numbers)...);  \
+    }                                                                               \
+  };
+ANYMPS_IN_PLACE(Uniform, uniform_impl_)
+ANYMPS_IN_PLACE(Exponential, exponential_impl_)
+ANYMPS_IN_PLACE(Cauchy, cauchy_impl_)
+ANYMPS_IN_PLACE(LogNormal, log_normal_impl_)
+ANYMPS_IN_PLACE(Geometric, geometric_impl_)
+ANYMPS_IN_PLACE(Normal, normal_impl_)
+ANYMPS_IN_PLACE(Bernoulli, bernoulli_impl_)
+ANYMPS_IN_PLACE(Random, random_impl)
+#undef ANYMPS_IN_PLACE
 
 struct BernoulliTensor : Drawing<BernoulliTensor> {
   static at::Tensor& call(at::Tensor& self, const at::Tensor& p, MaybeGenerator generator) {
@@ -222,12 +218,6 @@ at::Tensor& random_between(at::Tensor& self, int64_t from, std::optional<int64_t
   }
   return templates::random_from_to_impl<RandomRangeKernel, Operator>(self, from, to, std::move(generator));
 }
-
-struct Random : Filling<Random> {
-  static at::Tensor& call(at::Tensor& self, MaybeGenerator generator) {
-    return templates::random_impl<RandomKernel, Random>(self, std::move(generator));
-  }
-};
 
 struct RandomTo : Filling<RandomTo> {
   static at::Tensor& call(at::Tensor& self, int64_t to, MaybeGenerator generator) {

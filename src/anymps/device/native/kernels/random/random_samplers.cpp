@@ -76,9 +76,10 @@ struct Binomial : Drawing<Binomial> {
 struct Randperm : Drawing<Randperm> {
   static at::Tensor& call(const c10::SymInt& count, const MaybeGenerator& generator, at::Tensor& out) {
     const int64_t n = count.guard_int(__FILE__, __LINE__);
-    TORCH_CHECK(n >= 0, random_texts::randperm_count(n));
+    TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
     if (generator.has_value() && generator->device() != kMpsDevice) {
-      refuse(Refusal::Generator, *rule, ErrorClass::Runtime, random_texts::generator_device(generator->device().str()));
+      const std::string said = "Expected a 'mps:0' generator device but found '" + generator->device().str() + "'";
+      refuse(Refusal::Generator, *rule, ErrorClass::Runtime, said);
     }
     at::native::check_supported_max_int_with_precision(n, out);
     out.resize_({n});

@@ -31,13 +31,10 @@ void compute_by_cpu(const Rule& rule, const c10::OperatorHandle& op, c10::Dispat
   if (C10_UNLIKELY(rule.own != nullptr) && rule.own(rule, *stack, first)) {
     return;
   }
-  std::optional<c10::ScalarType> narrow;
-  if (C10_UNLIKELY(rule.widened != 0)) {
-    narrow = widened_dtype(rule, op.schema().arguments(), *stack, first);
+  if (C10_UNLIKELY(rule.widened != 0) && compute_widely(rule, op, host_key, stack, first)) {
+    return;
   }
-  if (C10_UNLIKELY(narrow.has_value())) {
-    compute_widely(rule, op, host_key, stack, first, *narrow);
-  } else if (rule.indices != nullptr && !host_key.has(c10::DispatchKey::SparseCPU)) {
+  if (rule.indices != nullptr && !host_key.has(c10::DispatchKey::SparseCPU)) {
     compute_with_indices(rule, op, host_key, stack, first);
   } else {
     op.redispatchBoxed(host_key, stack);
@@ -57,13 +54,7 @@ class ByKernels final : public Computation {
     if (looked_at_ && !host_key_.has(c10::DispatchKey::SparseCPU)) {
       guard_arguments(rule_, op_, stack, first);
     }
-    std::optional<c10::ScalarType> narrow;
-    if (C10_UNLIKELY(rule_.widened != 0)) {
-      narrow = widened_dtype(rule_, op_.schema().arguments(), *stack, first);
-    }
-    if (C10_UNLIKELY(narrow.has_value())) {
-      compute_widely(rule_, op_, key, stack, first, *narrow);
-    } else {
+    if (C10_LIKELY(rule_.widened == 0) || !compute_widely(rule_, op_, key, stack, first)) {
       op_.redispatchBoxed(key, stack);
     }
   }

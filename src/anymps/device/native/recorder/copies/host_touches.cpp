@@ -68,8 +68,7 @@ void argument(const at::RecordFunction& call, const at::Tensor& tensor, size_t p
     }
     return;
   }
-  const std::string full = name->overload_name.empty() ? name->name : name->name + "." + name->overload_name;
-  touched(storage, full, writes);
+  touched(storage, c10::toString(*name), writes);
 }
 
 std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& call) {

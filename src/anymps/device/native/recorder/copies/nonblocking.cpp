@@ -1,7 +1,6 @@
 // The beginning and the end of a copy that returns early.
 #include "recorder/copies/nonblocking.h"
 
-#include "recorder/copies/pending_copies.h"
 #include "recorder/program/progress.h"
 
 #include <ATen/ops/clone_ops.h>

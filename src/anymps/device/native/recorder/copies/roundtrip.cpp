@@ -143,7 +143,7 @@ std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call) {
   std::lock_guard<std::mutex> lock(mutex);
   each_tensor(call.inputs(), [&](const at::Tensor& tensor) { look(*context, tensor); });
   if (context->known && context->site != 0) {
-    context->operators.push_back(name->overload_name.empty() ? name->name : name->name + "." + name->overload_name);
+    context->operators.push_back(c10::toString(*name));
   }
   return context;
 }

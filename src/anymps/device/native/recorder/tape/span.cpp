@@ -6,7 +6,6 @@
 #include "recorder/tape/marks.h"
 #include "recorder/copies/overwritten.h"
 #include "recorder/lines/places.h"
-#include "recorder/tape/signatures.h"
 #include "recorder/tape/thread_tape.h"
 
 #include <ATen/SequenceNumber.h>
