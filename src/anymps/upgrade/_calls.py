@@ -92,11 +92,11 @@ def calls(recording: Recording, made_by: Release) -> Iterator[Subject]:
         if signature.operator.startswith("aten::") and signature.fate not in (Fate.MISSING, Fate.REFUSED):
             dtype = _dtype(signature)
             operator = _FROM_PYTHON.get(site.via, signature.operator)
-            key = site.file_line, operator, dtype
-            seen.setdefault(key, (replace(signature, operator=operator), site, dtype))
-            sizes[key] = max(sizes.get(key, 0), elements(signature) or inf)
-    for key, (signature, site, dtype) in seen.items():
-        yield _call(signature, site, dtype, sizes[key], made_by, fallback=fallback)
+            group = site.file_line, operator, dtype
+            seen.setdefault(group, (replace(signature, operator=operator), site, dtype))
+            sizes[group] = max(sizes.get(group, 0), elements(signature) or inf)
+    for place, (signature, site, dtype) in seen.items():
+        yield _call(signature, site, dtype, sizes[place], made_by, fallback=fallback)
         yield from _limited(signature.operator, dtype, site, made_by)
     told: set[tuple[object, ...]] = set()
     texts = {hazard.text for hazard in all_hazards() if hazard.text}
