@@ -108,3 +108,10 @@ def test_a_public_report(issue: int) -> None:
     words = [(release, grid.at(release).outcome.word) for release in grid.releases]
     changes = [row for row, before in zip(words, [((0, 0), ""), *words], strict=False) if row[1] != before[1]]
     assert ", ".join(f"{major}.{minor} {word}" for (major, minor), word in changes) == expected
+
+
+def test_a_batch_too_small_for_a_bug() -> None:
+    """The size of an SVD that falls back tells that torch 2.14 can have nothing against its batch."""
+    with anymps.record() as capture:
+        torch.linalg.svd(torch.rand(2, 3, 3, device="mps"))
+    assert make_grid(capture.recording, parse_mac("M3 Pro 18GB, macOS 15")).at((2, 14)).outcome.word == "OK"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
+from math import inf
 from typing import Final
 
+from anymps._errors import CostError
+from anymps.cost import read_tensor
 from anymps.record import Fate, Recording, Refusal, RefusalKind, Signature, Site
 from anymps.rules import (
     NEWEST,
@@ -23,7 +26,7 @@ from anymps.rules import (
     registrations,
     widened_dtypes,
 )
-from anymps.rules.faults import all_hazards
+from anymps.rules.faults import BATCHED_MATRICES, all_hazards
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject, first_dtype, named
 
 _DENSE: Final = frozenset({"MPS", "Python"})
@@ -49,8 +52,8 @@ def base(operator: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def call_answer(operator: str, dtype: str, release: Release, *, fallback: bool = False) -> Answer:
-    """What becomes of a call of an overload (`aten::histc`) whose first tensor has the dtype.
+def call_answer(operator: str, dtype: str, release: Release, *, fallback: bool = False, size: float = inf) -> Answer:
+    """What becomes of a call of an overload (`aten::histc`) whose first tensor has the dtype and `size` elements.
 
     `fallback`: PYTORCH_ENABLE_MPS_FALLBACK is set. An operator without a kernel that is made of others is unknown:
     which these are in that release, nobody has read.
@@ -62,19 +65,20 @@ def call_answer(operator: str, dtype: str, release: Release, *, fallback: bool =
         kind = coverage(name, release).kind
         if kind is Kind.COMPOSITE:
             refused = _by_dtype(operator, dtype, release)
-            return refused if refused.outcome else _made_of_others(name, release)
+            return refused if refused.outcome else _made_of_others(name, release, size)
         if kind is not Kind.NATIVE:
             return Answer(Outcome.ON_CPU if fallback else Outcome.REFUSED, "it has no MPS kernel")
     return _by_dtype(operator, dtype, release)
 
 
-def _made_of_others(name: str, release: Release) -> Answer:
+def _made_of_others(name: str, release: Release, size: float) -> Answer:
     """An operator that has no kernel of its own. If it always fell back before, its inner operator has one now."""
     if not any(entry.key == "Fallback" for entry in registrations().get(name, ())):
         return Answer(Outcome.UNKNOWN, "it is made of other operators there")
     for row in all_hazards():
         over = row.fixed is not None and release >= row.fixed
-        if f"_{base(name)}" in row.operators and release >= row.since and not over:
+        small = row.check == BATCHED_MATRICES and size < row.low
+        if f"_{base(name)}" in row.operators and release >= row.since and not over and not small:
             return Answer(Outcome.UNKNOWN, f"it may meet a bug there: {row.title} ({row.id})")
     return FINE
 
@@ -83,13 +87,16 @@ def calls(recording: Recording, made_by: Release) -> Iterator[Subject]:
     """The recorded calls by line, operator and dtype; then what the release that made the recording refused."""
     fallback = bool(recording.run.fallback)
     seen: dict[tuple[object, ...], tuple[Signature, Site, str]] = {}
+    sizes: dict[tuple[object, ...], float] = {}
     for signature, site in recording.distinct_calls():
         if signature.operator.startswith("aten::") and signature.fate not in (Fate.MISSING, Fate.REFUSED):
             dtype = first_dtype(signature.inputs, signature.outputs)
             operator = _FROM_PYTHON.get(site.via, signature.operator)
-            seen.setdefault((site.file_line, operator, dtype), (replace(signature, operator=operator), site, dtype))
-    for signature, site, dtype in seen.values():
-        yield _call(signature, site, dtype, made_by, fallback=fallback)
+            group = site.file_line, operator, dtype
+            seen.setdefault(group, (replace(signature, operator=operator), site, dtype))
+            sizes[group] = max(sizes.get(group, 0), elements(signature) or inf)
+    for place, (signature, site, dtype) in seen.items():
+        yield _call(signature, site, dtype, sizes[place], made_by, fallback=fallback)
         yield from _limited(signature.operator, dtype, site, made_by)
     told: set[tuple[object, ...]] = set()
     texts = {hazard.text for hazard in all_hazards() if hazard.text}
@@ -100,7 +107,15 @@ def calls(recording: Recording, made_by: Release) -> Iterator[Subject]:
             yield _refused(refusal, made_by, fallback=fallback)
 
 
-def _call(signature: Signature, site: Site, dtype: str, made_by: Release, *, fallback: bool) -> Subject:
+def elements(signature: Signature) -> int:
+    """Those of the first tensor, `float32[2, 3]`; 0 where its size was not kept."""
+    try:
+        return read_tensor(signature.inputs[0]).elements if signature.inputs else 0
+    except CostError:
+        return 0
+
+
+def _call(signature: Signature, site: Site, dtype: str, size: float, made_by: Release, *, fallback: bool) -> Subject:
     operator, name = signature.operator, signature.operator.removeprefix("aten::")
     native = signature.fate in (Fate.NATIVE, Fate.COPY, Fate.WAIT)
     inner = native and not _has_kernel(name, made_by)  # made of others, or for sparse tensors
@@ -110,7 +125,7 @@ def _call(signature: Signature, site: Site, dtype: str, made_by: Release, *, fal
             return FINE if native else Answer(Outcome.ON_CPU)
         if inner and not _has_kernel(name, release):
             return _by_dtype(operator, dtype, release)
-        return call_answer(operator, dtype, release, fallback=fallback or signature.fate is Fate.FALLBACK)
+        return call_answer(operator, dtype, release, fallback=fallback or signature.fate is Fate.FALLBACK, size=size)
 
     return Subject(site, operator, dtype, answers=answers)
 

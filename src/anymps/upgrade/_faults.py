@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from anymps._errors import CostError
-from anymps.cost import read_tensor
 from anymps.findings import faults_met
 from anymps.record import Recording, Signature, Site
 from anymps.rules.faults import SIZE, Effect, Hazard, all_hazards
-from anymps.upgrade._calls import base
+from anymps.upgrade._calls import base, elements
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
 
 _OUTCOMES: Final = {
@@ -54,15 +52,7 @@ def met_by_size(signature: Signature) -> list[Hazard]:
     """The rows that a call meets by the size of its first tensor, which no mark tells of."""
     operator = base(signature.operator)
     rows = [row for row in all_hazards() if row.check == SIZE and operator in row.operators and signature.inputs]
-    return [row for row in rows if _elements(signature.inputs[0]) > row.low]
-
-
-def _elements(tensor: str) -> int:
-    """The elements of `float32[2, 3]`; 0 where its size was not kept."""
-    try:
-        return read_tensor(tensor).elements
-    except CostError:
-        return 0
+    return [row for row in rows if elements(signature) > row.low]
 
 
 def answer_of(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:

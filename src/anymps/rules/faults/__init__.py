@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anymps.rules.faults._model import (
+    BATCHED_MATRICES,
     COMPILED_LAYER_NORM,
     ELSEWHERE,
     FIRST_ASKED,

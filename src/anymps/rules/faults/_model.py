@@ -16,12 +16,13 @@ NO_END: Release = (1000, 0)
 """The end of a range of macOS that has none."""
 
 
-# What Python itself knows of the conditions by which calls are recognised: the names of two that the native core has,
+# What Python itself knows of the conditions by which calls are recognised: the names of some that the native core has,
 # and of two that are read from the recording.
 NARROWING_COPY: Final = "narrowing_copy"
 GRAD_SCALER: Final = "grad_scaler"
 THREADS: Final = "threads"
 COMPILED_LAYER_NORM: Final = "compiled_layer_norm"
+BATCHED_MATRICES: Final = "batched_matrices"
 
 SIZE: Final = "elements"
 """The check that a call meets by the size of its first tensor alone, which its signature tells."""
