@@ -41,7 +41,7 @@ COMMANDS = {
     "explain": [["{}"]],
     "fix": [["{}.py"], ["no{}.py"]],
     "join": [["{}.anymps", "-o", "{}.all"], ["{}.anymps", "{}", "-o", "all"]],
-    "kernels": [["list", "{}"], ["show", "{}"], ["add", "{}"], ["remove", "{}"]],
+    "kernels": [["list", "{}"], ["add", "{}"]],
     "plan": [["{}.py"], ["{}.py", "--mac", "{}"], ["{}.py", "--what-if", "{}"]],
     "report": [
         ["{}.anymps"],
@@ -52,6 +52,13 @@ COMMANDS = {
         ["{}.anymps", "--format", "html", "--output", "no/{}"],
     ],
     "run": [["-v", "{}.py"], ["-m", "{}"], ["{}.py", "--mac", "{}"], ["--report", "html={}.html", "{}.py"]],
+    "upgrade": [
+        ["{}.anymps"],
+        ["{}.txt"],
+        ["{}.anymps", "--mac", "{}"],
+        ["{}.anymps", "--report", "html=no/{}"],
+        ["no{}.py"],
+    ],
     "verify": [["--read", "{}"]],
 }
 
