@@ -53,6 +53,7 @@ COMMANDS = {
     ],
     "run": [["-v", "{}.py"], ["-m", "{}"], ["{}.py", "--mac", "{}"], ["--report", "html={}.html", "{}.py"]],
     "upgrade": [
+        ["{}.py"],
         ["{}.anymps"],
         ["{}.txt"],
         ["{}.anymps", "--mac", "{}"],
