@@ -58,7 +58,7 @@ def test_the_rows_of_the_table() -> None:
 
 def test_time_goes_to_the_lines_of_the_operator_with_these_sizes() -> None:
     """`add` is no `addmm`; in-place calls are its calls; what nothing called is named."""
-    report = render_terminal(Story.of(recorded(), LOG), ())
+    report = render_terminal(Story.of(recorded(), read_operations(LOG)), ())
     _, _, table = report.partition("GPU time by line, measured by torch on the Mac")
     lines = [" ".join(line.split()) for line in table.splitlines()[1:] if line.strip()]
     assert " ".join(lines).startswith(
@@ -74,7 +74,7 @@ def test_time_goes_to_the_lines_of_the_operator_with_these_sizes() -> None:
 
 def test_the_json_form_has_it_where_a_log_is_given() -> None:
     """By the schema."""
-    with_log = json.loads("".join(report_pieces("json", Story.of(recorded(), LOG), ())))
+    with_log = json.loads("".join(report_pieces("json", Story.of(recorded(), read_operations(LOG)), ())))
     jsonschema.validate(with_log, json.loads(SCHEMA.read_text()))
     assert [line["gpu_ns"] for line in with_log["gpu_profile"]["lines"]] == [4_000_000, 2_000_000, 1_500_000]
     assert "gpu_profile" not in json.loads("".join(report_pieces("json", Story.of(recorded()), ())))

@@ -36,7 +36,7 @@ def known(release: tuple[int, int]) -> set[tuple[str, str]]:
     return {(name, dtype) for _, name, dtypes, expected, *_ in rows if expected == "refuses" for dtype in dtypes}
 
 
-def disagreements(expectations: Any, names: set[str] | None) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
+def disagreements(expectations: Any, names: set[str]) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
     """The pairs of operator and dtype that the table gets wrong, and how many it was asked of each expectation.
 
     Of what the lists refuse, a pair agrees too if an argument, torch itself or a known bug is the reason: the table of
@@ -54,7 +54,7 @@ def disagreements(expectations: Any, names: set[str] | None) -> tuple[list[tuple
     release = parse_torch_version(torch.__version__).release
     wrong, asked, excused = [], {RUNS: 0, REFUSES: 0}, known(release)
     for index, op in enumerate(expectations.operators):
-        if names is not None and op.full_name not in names:
+        if op.full_name not in names:
             continue
         for dtype in TESTED:
             name = str(dtype).removeprefix("torch.")

@@ -22,6 +22,7 @@ from anymps.findings import Story, read_operations
 from anymps.report import STDOUT, Output, Outputs
 
 if TYPE_CHECKING:
+    from anymps.findings import ProfiledOperation
     from anymps.record import Recording
 
 _LARGEST_LOG = 1 << 26  # characters
@@ -45,7 +46,7 @@ def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
     with opened_as_one(files) as recording:
         judge = Judge(_start(recording, asked.root), asked)
         selection = judge.judge(recording)
-        story = Story.of(recording, _profile(asked.gpu_log) if asked.gpu_log is not None else "")
+        story = Story.of(recording, _measured(asked.gpu_log) if asked.gpu_log is not None else ())
         if asked.form == FORMATS[0] and asked.output == STDOUT:
             # As wide as the terminal, and in colour there.
             show(story, selection.findings, sys.stdout, brief=not asked.verbose)
@@ -54,19 +55,19 @@ def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
         return judge.conclude(recording, selection)
 
 
-def _profile(log: Path) -> str:
-    """The text of a log with the table of torch's own profiler. Raises UsageError if there is none."""
+def _measured(log: Path) -> tuple[ProfiledOperation, ...]:
+    """The table of torch's own profiler in a log. Raises UsageError if there is none."""
     try:
         with log.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(_LARGEST_LOG)
+            operations = read_operations(file.read(_LARGEST_LOG))
     except OSError as error:
         raise UsageError(f"{log} cannot be read: {error.strerror}") from error
-    if not read_operations(text):
+    if not operations:
         raise UsageError(
             f"{log} has no table of operations: run the script on a Mac with PYTORCH_MPS_LOG_PROFILE_INFO=16, and keep "
             "what it prints on stderr"
         )
-    return text
+    return operations
 
 
 def _start(recording: Recording, root: str | None) -> Path:

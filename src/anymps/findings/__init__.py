@@ -8,7 +8,7 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.findings._costs import kept_graphs
-    from anymps.findings._gpu_profile import GpuProfile, read_operations
+    from anymps.findings._gpu_profile import GpuProfile, ProfiledOperation, read_operations
     from anymps.findings._judgement import Judgement, Outcome
     from anymps.findings._model import Example, Finding, Rule, numbered
     from anymps.findings._registry import RULES, find, is_refusal, nearest_rule

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from anymps._text import base_name
 from anymps.record import Recording, Site
 
 _ROW: Final = re.compile(r"^\s*[GK]\d+\s+(\d{1,12})\s+[\d.]+\s+[\d.]+\s+(\d{1,12}\.\d{1,6})\s+(\S.*)$", re.MULTILINE)
@@ -90,7 +91,7 @@ def _calls(recording: Recording) -> Iterator[tuple[str, frozenset[str], Site, in
     for signature, site, count in recording.stream(_CALLS):
         call = recording.signature(signature)
         sizes = frozenset(_plain(size) for text in (*call.inputs, *call.outputs) for size in _SIZES.findall(text))
-        yield call.operator.split("::")[-1].split(".")[0].strip("_"), sizes, recording.site(site), count
+        yield base_name(call.operator).strip("_"), sizes, recording.site(site), count
 
 
 def _operator(name: str, known: set[str]) -> str:

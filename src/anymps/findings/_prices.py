@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from anymps.findings._loop import MIN_STEPS
+from anymps.findings._loop import MIN_STEPS, AtLine
 from anymps.findings._model import Finding, Rule
 from anymps.forecast import Forecast, WaitingLine, loop_forecasts, try_forecast
 from anymps.record import Recording, Site, Wait, WaitQueue
@@ -115,14 +115,20 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
         cost = cost_in(steps, places, finding.per_step)
     if cost is None:
         return finding
-    number = finding.count / finding.per_step
-    return replace(finding, cost_ns=(round(cost[0] * number), round(cost[1] * number)))
+    low, high = over_run(finding, cost)
+    return replace(finding, cost_ns=(round(low), round(high)))
 
 
 def interval_ns(step: Forecast, seconds: float) -> tuple[float, float]:
     """A part of the step in ns, as uncertain as the whole: from the low to the high end of the step's interval."""
     time = step.time
     return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds
+
+
+def over_run(found: AtLine | Finding, cost: tuple[float, float]) -> tuple[float, float]:
+    """What costs a step so much, over all steps that have it."""
+    steps = found.count / found.per_step
+    return steps * cost[0], steps * cost[1]
 
 
 def _sites(finding: Finding, rule: Rule) -> list[Site]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anymps.findings._gpu_profile import GpuProfile, gpu_profile, read_operations
+from anymps.findings._gpu_profile import GpuProfile, ProfiledOperation, gpu_profile
 from anymps.findings._judgement import Judgement, how_it_ended, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding
@@ -75,8 +75,8 @@ class Story:
     gpu_profile: GpuProfile | None = None
 
     @classmethod
-    def of(cls, recording: Recording, gpu_log: str = "") -> Story:
-        """Work it out, with the log of torch's own profiler if there is one.
+    def of(cls, recording: Recording, on_gpu: tuple[ProfiledOperation, ...] = ()) -> Story:
+        """Work it out, with the operations that torch's own profiler measured if there are any.
 
         Raises RecordingError if the recording is damaged.
         """
@@ -112,7 +112,7 @@ class Story:
             memory_limits=memory_limits(recording),
             growth_per_step=growth_per_step(recording),
             notes=tuple(notes(recording)),
-            gpu_profile=gpu_profile(recording, read_operations(gpu_log)) if gpu_log else None,
+            gpu_profile=gpu_profile(recording, on_gpu) if on_gpu else None,
         )
 
     @property

@@ -271,6 +271,7 @@ class Recording:
         """Those, and calls that meet a bug of another release, macOS or GPU: their ids begin with `ELSEWHERE`."""
         return self.occurrences(Picked(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}"))
 
+    @_computed_once
     def distinct_calls(self) -> tuple[tuple[Signature, Site], ...]:
         """Every signature that was called, with each line that called it; without marks of anymps."""
         found = self._rows(

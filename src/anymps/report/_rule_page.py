@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from anymps.findings import Rule
-from anymps.rules.faults import Hazard, all_hazards
+from anymps.rules.faults import Hazard, all_hazards, sources_of
 
 _NAMED: Final = re.compile(
     r"(?:(?P<repository>[\w.-]+/[\w.-]+) )?(?:issue|PR|pull request|pull)s? #?\d+(?:(?:,| and) #?\d{4,})*"
@@ -34,7 +34,7 @@ def rule_page(rule: Rule) -> str:
         f'Write `# anymps: ignore[{rule.id}] reason` at the end of the line, or `disable = ["{rule.id}"]` under '
         "`[tool.anymps]` in `pyproject.toml`.",
         "## Source",
-        f"{linked('; '.join(_sources(known)) if known else rule.source)}.",
+        f"{linked('; '.join(sources_of(known)) if known else rule.source)}.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -84,11 +84,6 @@ def _affected(known: list[Hazard]) -> str:
         for hazard in known
     ]
     return "\n".join(["| torch | macOS | GPU | fixed in |", "| --- | --- | --- | --- |", *rows])
-
-
-def _sources(known: list[Hazard]) -> list[str]:
-    issues = ", ".join(f"#{number}" for number in known[0].issues)
-    return [*([f"pytorch issue {issues}"] if issues else []), *dict.fromkeys(hazard.source for hazard in known)]
 
 
 def _releases(rule: Rule) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from anymps.findings import faults_met
 from anymps.record import Recording, Signature, Site
-from anymps.rules.faults import SIZE, Effect, Hazard, all_hazards
+from anymps.rules.faults import SIZE, Effect, Hazard, all_hazards, sources_of
 from anymps.upgrade._calls import base, elements
 from anymps.upgrade._subjects import FINE, Answer, Outcome, Release, Subject
 
@@ -24,6 +24,8 @@ _OUTCOMES: Final = {
     Effect.MAY_HANG: Outcome.DOUBTFUL,
     Effect.RAISES: Outcome.REFUSED,
 }
+
+_BY_SIZE: Final = tuple(row for row in all_hazards() if row.check == SIZE)
 
 
 def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
@@ -50,9 +52,8 @@ def faults(recording: Recording, gpu: str) -> Iterator[Subject]:
 
 def met_by_size(signature: Signature) -> list[Hazard]:
     """The rows that a call meets by the size of its first tensor, which no mark tells of."""
-    operator = base(signature.operator)
-    rows = [row for row in all_hazards() if row.check == SIZE and operator in row.operators and signature.inputs]
-    return [row for row in rows if elements(signature) > row.low]
+    operator, number = base(signature.operator), elements(signature)
+    return [row for row in _BY_SIZE if operator in row.operators and number > row.low]
 
 
 def answer_of(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:
@@ -79,9 +80,7 @@ def _unnoted(rows: Sequence[Hazard], torch: Release, macos: Release) -> Answer:
 
 def _subject(site: Site, operator: str, rows: Sequence[Hazard]) -> Subject:
     first = rows[0]
-    issues = ", ".join(f"#{number}" for number in dict.fromkeys(number for row in rows for number in row.issues))
-    sources = dict.fromkeys([*(row.source for row in rows), *(row.where for row in rows)])
-    source = "; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources])
+    source = "; ".join([*sources_of(rows), *dict.fromkeys(row.where for row in rows)])
     answers = partial(answer_of, rows)
     return Subject(site, operator, fault=first.id, title=first.title, source=source, answers=answers)
 

@@ -10,17 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import fsum
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from anymps._text import base_name, duration_range, kernels_of, percent
 from anymps._vocabulary import Fate, Flag
 from anymps.findings._loop import AtLine, by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._prices import interval_ns, step_on_mac
+from anymps.findings._prices import interval_ns, over_run, step_on_mac
 from anymps.findings._release import known_fault, release_in, release_of
 from anymps.record import Occurrence, Phase, Recording
 from anymps.record.format import Picked
-from anymps.rules.faults import COMPILED_LAYER_NORM, ELSEWHERE, NARROWING_COPY, THREADS, Effect, Hazard, all_hazards
+from anymps.rules.faults import (
+    COMPILED_LAYER_NORM,
+    ELSEWHERE,
+    NARROWING_COPY,
+    THREADS,
+    Effect,
+    Hazard,
+    all_hazards,
+    sources_of,
+)
 
 MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
@@ -98,16 +107,14 @@ def _is_of(hazard: Hazard, operator: str) -> bool:
 
 def _rule(hazards: list[Hazard]) -> Rule:
     first = hazards[0]
-    issues = ", ".join(f"#{number}" for number in first.issues)
     where = dict.fromkeys(hazard.where for hazard in hazards)
-    sources = dict.fromkeys(hazard.source for hazard in hazards)
     return Rule(
         id=first.id,
         title=first.title,
         severity=_severity(first),
         why=f"{first.what[0].upper()}{first.what[1:]}. {_said(first)}",
         fix=first.fix,
-        source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, *where]),
+        source="; ".join([*sources_of(hazards), *where]),
         example=None,
         stops=first.effect is Effect.HANGS,
         wrong=not first.is_slow,
@@ -161,7 +168,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         if identity not in _RULE_OF:
             continue  # of another anymps
         hazard = _HAZARDS[identity]
-        price = _price(recording, line, hazard, base_name(call)) if hazard.is_slow else {}
+        price = _price(recording, line, hazard, base_name(call)) if hazard.is_slow else _UNPRICED
         if price is None:
             continue
         later = " The tensor was read again later." if hazard.check == NARROWING_COPY else ""
@@ -170,9 +177,10 @@ def find(recording: Recording) -> Iterator[Finding]:
             _RULE_OF[identity],
             why=_why(recording, hazard, base_name(call)),
             what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}"
-            f"{price.pop('more', '')}",
+            f"{price.said}",
             fix=f"{hazard.fix} {_OF_A_BACKWARD}" if by_autograd else "",
-            **price,
+            cost_ns=price.cost_ns,
+            severity=price.severity,
         )
     yield from _compiled(recording)
     minds = known_fault(recording, THREADS)
@@ -189,8 +197,19 @@ def find(recording: Recording) -> Iterator[Finding]:
         )
 
 
-def _price(recording: Recording, line: AtLine, hazard: Hazard, operator: str) -> dict[str, Any] | None:
-    """What a slow path costs the predicted step, for a finding; None where that is nothing, empty if it is not known.
+class _Price(NamedTuple):
+    """What a finding says that a slow path costs, in words and over the run, and how serious that makes it."""
+
+    said: str = ""
+    cost_ns: tuple[float, float] = (0, 0)
+    severity: Severity | None = None
+
+
+_UNPRICED: Final = _Price()
+
+
+def _price(recording: Recording, line: AtLine, hazard: Hazard, operator: str) -> _Price | None:
+    """What a slow path costs the predicted step; None where that is nothing.
 
     Its calls take the mean time of the operator's calls in the step, and the path adds its factor of that.
     """
@@ -201,7 +220,7 @@ def _price(recording: Recording, line: AtLine, hazard: Hazard, operator: str) ->
         if happening.call is not None and base_name(happening.call.operator) == operator
     }
     if step is None or not calls:
-        return {}
+        return _UNPRICED
     spans = (busy.end - busy.start for busy in step.time.device_track if busy.happening in calls)
     seconds = fsum(spans) / len(calls) * line.per_step
     low, high = (seconds * (factor - 1.0) for factor in hazard.factor)
@@ -209,12 +228,12 @@ def _price(recording: Recording, line: AtLine, hazard: Hazard, operator: str) ->
     if share < _WORTH and high / (step.time.seconds + high) < _WARNED:
         return None
     cost = interval_ns(step, low)[0], interval_ns(step, high)[1]
-    steps = line.count / line.per_step
-    return {
-        "more": f" That adds {duration_range(*cost)} of GPU time to a step, at least {percent(share)} of it.",
-        "cost_ns": (round(steps * cost[0]), round(steps * cost[1])),
-        "severity": Severity.WARNING if share >= _WARNED else Severity.INFO,
-    }
+    least, most = over_run(line, cost)
+    return _Price(
+        f" That adds {duration_range(*cost)} of GPU time to a step, at least {percent(share)} of it.",
+        (round(least), round(most)),
+        Severity.WARNING if share >= _WARNED else Severity.INFO,
+    )
 
 
 def _verb(hazard: Hazard) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from anymps._text import percent
 from anymps.findings._loop import by_line, is_every_step, is_library, number
 from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._prices import interval_ns, step_on_mac
+from anymps.findings._prices import interval_ns, over_run, step_on_mac
 from anymps.forecast import NORMS, seconds_saved, with_sums
 from anymps.record import Recording
 
@@ -64,14 +64,13 @@ def find(recording: Recording) -> Iterator[Finding]:
     if step is None or saved is None or saved < _LEAST_SHARE * step.time.seconds or is_library(lines[0].site):
         return
     line = lines[0]
-    steps, (low, high) = line.count / line.per_step, interval_ns(step, saved)
     yield line.finding(
         ONE_CORE,
         what=(
             f"{number(line.per_step)} norms a step, each by one GPU core, take {percent(saved / step.time.seconds)} of "
             "the predicted step."
         ),
-        cost_ns=(steps * low, steps * high),
+        cost_ns=over_run(line, interval_ns(step, saved)),
         related_sites=[other.site for other in lines[1:]],
         related_as="also at",
     )

@@ -8,7 +8,7 @@ from typing import Final
 from anymps._text import duration, percent
 from anymps.findings._loop import by_line, is_every_step, is_library
 from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._prices import interval_ns, step_on_mac
+from anymps.findings._prices import interval_ns, over_run, step_on_mac
 from anymps.forecast import SCATTERS, scatters_of
 from anymps.record import Recording
 
@@ -63,8 +63,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     if scatters.seconds >= _LEAST_SHARE * step.time.seconds:
         share = percent(scatters.seconds / step.time.seconds)
         told = f"Its additions wait for each other, which takes {share} of the predicted step."
-        steps, (low, high) = line.count / line.per_step, interval_ns(step, scatters.seconds)
-        cost = steps * low, steps * high
+        cost = over_run(line, interval_ns(step, scatters.seconds))
     elif scatters.longest >= _MANY_TIMES * step.time.seconds:
         told = (
             "How many of these its indices name was not recorded, and all are assumed. With fewer, more additions wait "

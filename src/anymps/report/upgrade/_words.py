@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from anymps._text import listed
 from anymps.record import Site
 from anymps.report import _text as text
 from anymps.rules import OLDEST
@@ -141,7 +142,7 @@ def _name(subject: Subject, answer: Answer) -> str:
 
 
 def told(change: Change, directory: str) -> str:
-    """The sentence, its rule and its lines: `linear` is right again (its rule, train.py:88)."""
+    """The sentence, then in brackets its rule and its lines."""
     places = list(dict.fromkeys(text.place(site, directory) for site in change.sites if site.known))
     more = len(places) - _MOST_PLACES
     shown = ", ".join(places[:_MOST_PLACES]) + (f" and {text.plural(more, 'more line')}" if more > 0 else "")
@@ -198,14 +199,9 @@ def _lines(grid: Grid, cell: Cell) -> str:
         return f"{len(places):,} lines {several}"
     if len({file for file, _ in places}) > 1 or not places[0][0].endswith(grid.run.script):
         shown = [text.place(Site(*place), grid.run.directory) for place in places]
-        return f"{_and(shown)} {one if len(places) == 1 else several}"
+        return f"{listed(shown)} {one if len(places) == 1 else several}"
     numbers = [str(line) for _, line in places]
-    return f"line {numbers[0]} {one}" if len(numbers) == 1 else f"lines {_and(numbers)} {several}"
-
-
-def _and(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"line {numbers[0]} {one}" if len(numbers) == 1 else f"lines {listed(numbers)} {several}"
 
 
 def remarks(grid: Grid) -> Iterator[str]:

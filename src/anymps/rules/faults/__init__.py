@@ -13,5 +13,6 @@ from anymps.rules.faults._model import (
     THREADS,
     Effect,
     Hazard,
+    sources_of,
 )
 from anymps.rules.faults._table import HazardRow, all_hazards, elsewhere, hazard_table, hazards, hazards_with_kernels

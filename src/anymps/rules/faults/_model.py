@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -154,3 +155,9 @@ class Hazard:
         words = f"torch {self.releases}" + (f" (fixed in {self.fixed_in})" if self.fixed else "")
         words += f", macOS {self.on_macos}" if self.macos else ""
         return f"{words}, {self.gpus}" if self.metal_families else words
+
+
+def sources_of(rows: Sequence[Hazard]) -> tuple[str, ...]:
+    """What backs the rows of one known bug, each once: pytorch's issues, then the other sources."""
+    issues = ", ".join(f"#{number}" for number in dict.fromkeys(number for row in rows for number in row.issues))
+    return (*([f"pytorch issue {issues}"] if issues else []), *dict.fromkeys(row.source for row in rows))
