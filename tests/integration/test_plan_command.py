@@ -281,7 +281,8 @@ def test_a_model_that_must_be_downloaded_ends_the_plan(tmp_path: Path) -> None:
     text = "from transformers import AutoModel\nAutoModel.from_pretrained('some-people/some-model').to('mps')\n"
     result = plan("--mac", "M1 8GB", script(tmp_path, text), cwd=tmp_path)
     assert (result.status, result.out, len(result.err.splitlines())) == (2, "", 1)
-    assert result.err.startswith("anymps: the script needs the network, but a plan downloads nothing: OSError: ")
+    needs = "anymps: the script needs the network at train.py:2, but a plan downloads nothing: OSError: "
+    assert result.err.startswith(needs)
     assert result.err.endswith("; run it once with a network, or use files on this machine\n")
 
 
