@@ -139,23 +139,7 @@ def _container(data: bytes) -> list[Words]:
     folder = cache_home() / "kernels"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"torch-{_release()}.metallib").write_bytes(data)
-    return [
-        ["kernels", "list", "--json"],
-        ["kernels", "show", "add_dense_float_float"],
-        ["kernels", "add", "torch.whl"],
-    ]
-
-
-def _bitcodes() -> list[bytes]:
-    from kernel_files import ADD, bitcode
-
-    return [bitcode(ADD)]
-
-
-def _bitcode(data: bytes) -> list[Words]:
-    from kernel_files import metallib
-
-    return _container(metallib({"add_dense_float_float": data}))[1:2]
+    return [["kernels", "list", "--json"], ["kernels", "add", "torch.whl"]]
 
 
 # --- programs
@@ -302,7 +286,6 @@ TARGETS: dict[str, Target] = {
     "container": Target(
         _containers, _container, (), (b"MTLB", b"NAME", b"HASH", b"MDSZ", b"OFFT", b"VERS", b"ENDT", b"TYPE")
     ),
-    "bitcode": Target(_bitcodes, _bitcode, (), (b"BC\xc0\xde", b"air.kernel", b"air.buffer")),
     "notebook": Target(_notebooks, _notebook, (tree, numbers), _JSON),
     "script": Target(
         _scripts,
