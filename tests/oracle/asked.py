@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +41,7 @@ _aten = torch.ops.aten
 class Asked:
     """What is asked of an operator: its call, and what it is given of a dtype; the first result alone if `first`.
 
-    `prefers_metal` asks as in a program that sets PYTORCH_MPS_PREFER_METAL; without `looks_back` no group of threads
-    waits for another, as before the M3.
+    Without `looks_back` no group of threads waits for another, as before the M3.
     """
 
     title: str
@@ -54,12 +50,7 @@ class Asked:
     call: Callable[..., Any]
     given: Callable[[torch.dtype], Iterator[Given]]
     first: bool = False
-    prefers_metal: bool = False
     looks_back: bool = True
-
-    def setting(self) -> AbstractContextManager[Any]:
-        """The environment of the call."""
-        return mock.patch.dict(os.environ, {"PYTORCH_MPS_PREFER_METAL": "1"}) if self.prefers_metal else nullcontext()
 
 
 def numbers(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
@@ -186,31 +177,6 @@ def _distances(dtype: torch.dtype) -> Iterator[Given]:
         yield x, other, numbers(dtype, 9, 8)
 
 
-def _matrices(prefers_metal: bool, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
-    end = ", PYTORCH_MPS_PREFER_METAL" if prefers_metal else ""
-    calls: tuple[tuple[str, str, Callable[..., Any], tuple[tuple[int, ...], ...]], ...] = (
-        ("mm", "matmul", torch.mm, ((20, 33), (33, 17))),
-        ("addmm", "addmm", lambda c, a, b: torch.addmm(c, a, b, alpha=2, beta=3), ((17,), (20, 33), (33, 17))),
-        ("bmm", "naive_bmm", torch.bmm, ((3, 20, 33), (3, 33, 17))),
-        (
-            "baddbmm",
-            "naive_baddbmm",
-            lambda c, a, b: torch.baddbmm(c, a, b, alpha=2, beta=3),
-            ((3, 20, 17), (3, 20, 33), (3, 33, 17)),
-        ),
-        (
-            "addbmm",
-            "naive_addbmm",
-            lambda c, a, b: torch.addbmm(c, a, b, alpha=2, beta=3),
-            ((20, 17), (3, 20, 33), (3, 33, 17)),
-        ),
-    )
-    return tuple(
-        Asked(name + end, kernel, dtypes, call, of(*shapes), prefers_metal=prefers_metal)
-        for name, kernel, call, shapes in calls
-    )
-
-
 ASKED: tuple[Asked, ...] = (
     *_every_attention("few queries", _heads(3, 20, (64, 96, 128, 256))),
     *_every_attention("few queries and many keys", _heads(2, 1030, (64, 96, 128, 256))),
@@ -316,8 +282,6 @@ ASKED: tuple[Asked, ...] = (
         of((3, 70), (3, 70)),
     ),
     Asked("linalg.cross, broadcast", "cross", (*FLOATS, *INTEGERS, *COMPLEX), torch.linalg.cross, of((9, 3), (1, 3))),
-    *_matrices(False, INTEGERS),
-    *_matrices(True, (*FLOATS, *COMPLEX)),
     Asked("linalg.cholesky_ex", "cholesky", (torch.float32, *COMPLEX), torch.linalg.cholesky_ex, _symmetric),
     Asked(
         "linalg.cholesky_ex, upper",
@@ -406,8 +370,7 @@ def _compare(launcher: Launcher, asked: Asked, dtype: torch.dtype, found: Differ
                 results = asked.call(*given)
             except (RuntimeError, NotImplementedError, TypeError):
                 continue
-        with asked.setting():
-            by_kernel = run_described(launcher, asked.call, on_device)
+        by_kernel = run_described(launcher, asked.call, on_device)
         if by_kernel is None:
             continue
         results = results if isinstance(results, tuple) else (results,)

@@ -61,6 +61,7 @@ DESCRIBED: Mapping[str, Describe] = {
 BEGINNINGS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"{name}_",) for name in ("addcmul", "addcdiv")},
     "convolution": ("conv1d_", "conv2d_", "conv3d_"),
+    **dict.fromkeys(("mm", "addmm"), ("gemv_",)),
     "linalg_lu_solve": ("trsmDiagSolveLU_",),
     "_grouped_mm": ("grouped_mm_",),
 }
