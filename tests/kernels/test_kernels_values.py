@@ -30,8 +30,8 @@ _NO_LAUNCH = "the mode describes no launch of it"
 _FEW, _MANY = "scaled_dot_product_attention, few queries", "scaled_dot_product_attention, many queries"
 NOT_RUN = {
     **{f"{name}, PYTORCH_MPS_PREFER_METAL": _NO_LAUNCH for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm")},
-    **{f"cumprod, {name}": _ROWS for name in ("columns", "in blocks", "long rows")},
-    **{f"cumsum, {name}": _ROWS for name in ("columns", "in blocks", "long rows", "many short rows", "transposed")},
+    **{f"{scan}, {way}": _NO_LAUNCH for scan in ("cumprod", "cumsum") for way in ("columns", "in blocks", "long rows")},
+    **{f"cumsum, {name}": _ROWS for name in ("many short rows", "transposed")},
     **{f"linalg.{name}": _ROWS for name in ("cholesky_ex", "cholesky_ex, upper", "cross", "householder_product", "qr")},
     **dict.fromkeys(("cdist, backward, p = 3.0", "cdist, backward, p = inf", "pow, 3", "pow, transposed"), _ROWS),
     **dict.fromkeys(("nn.functional.elu", "nn.functional.layer_norm, long rows"), _ROWS),

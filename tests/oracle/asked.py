@@ -39,10 +39,7 @@ _aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of an operator: its call, and what it is given of a dtype; the first result alone if `first`.
-
-    Without `looks_back` no group of threads waits for another, as before the M3.
-    """
+    """What is asked of an operator: its call, and what it is given of a dtype; the first result alone if `first`."""
 
     title: str
     kernel: str
@@ -50,7 +47,6 @@ class Asked:
     call: Callable[..., Any]
     given: Callable[[torch.dtype], Iterator[Given]]
     first: bool = False
-    looks_back: bool = True
 
 
 def numbers(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
@@ -110,11 +106,8 @@ def _every_attention(title: str, given: Callable[[torch.dtype], Iterator[Given]]
     )
 
 
-_COLUMNS = (2, 3, 4, 5, 6, 7, 8, 11, 14, 20, 40)
-
-
-def _split_scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
-    """Rows that are short and many, or long; columns that are long, of every width; and transposed ones."""
+def _scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
+    """Rows that are short and many, and transposed ones."""
     dtypes = (*FLOATS, torch.int64, torch.int32)
     near_one = title == "cumprod"
 
@@ -128,17 +121,7 @@ def _split_scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
 
     return (
         Asked(f"{title}, many short rows", title, dtypes, lambda x: call(x, 1), given((5000, 17), (4096, 32))),
-        Asked(f"{title}, long rows", title, dtypes, lambda x: call(x, 1), given((2, 70_000))),
         Asked(f"{title}, transposed", title, dtypes, lambda x: call(x.t(), 1), given((70, 300))),
-        Asked(f"{title}, columns", title, dtypes, lambda x: call(x, 1), given(*((2, 3000, one) for one in _COLUMNS))),
-        Asked(
-            f"{title}, in blocks",
-            title,
-            FLOATS,
-            lambda x: call(x, 1),
-            given((2, 70_000), *((2, 3000, one) for one in (2, 4, 8, 16))),
-            looks_back=False,
-        ),
     )
 
 
@@ -181,8 +164,8 @@ ASKED: tuple[Asked, ...] = (
     *_every_attention("few queries", _heads(3, 20, (64, 96, 128, 256))),
     *_every_attention("few queries and many keys", _heads(2, 1030, (64, 96, 128, 256))),
     *_every_attention("many queries", _heads(20, 33, (32, 64, 72, 80, 96, 128, 256))),
-    *_split_scans("cumsum", torch.cumsum),
-    *_split_scans("cumprod", torch.cumprod),
+    *_scans("cumsum", torch.cumsum),
+    *_scans("cumprod", torch.cumprod),
     *(
         Asked(
             f"{name}, any dimension",
@@ -345,14 +328,14 @@ def compare_asked(
 ) -> Iterator[tuple[str, str, torch.dtype, Difference]]:
     """A row of each title and dtype; what the device refuses, a Mac refuses too."""
     later = list(release) > [int(one) for one in torch.__version__.split(".")[:2]]
-    launchers = {looks_back: Launcher(library, release, looks_back) for looks_back in (True, False)}
+    launcher = Launcher(library, release)
     for title, rows in itertools.groupby(calls, lambda one: one.title):
         asked = list(rows)
         for dtype in DTYPES if not names or asked[0].kernel in names else ():
             found = Difference()
             for one in asked:
                 if dtype in one.dtypes:
-                    _compare(launchers[one.looks_back], one, dtype, found, later)
+                    _compare(launcher, one, dtype, found, later)
             if found.elements:
                 yield title, asked[0].kernel, dtype, found
 
