@@ -191,13 +191,6 @@ class UpgradeSettings(Settings):
 
 
 @dataclass(frozen=True)
-class JoinSettings:
-    """Of `anymps join`."""
-
-    output: Path = row("file", help="The combined recording to write.", short="-o", required=True)
-
-
-@dataclass(frozen=True)
 class DoctorSettings:
     """Of `anymps doctor`."""
 
@@ -270,7 +263,6 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "fix": FixSettings,
     "diff": DiffSettings,
     "upgrade": UpgradeSettings,
-    "join": JoinSettings,
     "doctor": DoctorSettings,
     "coverage": CoverageSettings,
     "convert": ConvertSettings,

@@ -16,7 +16,7 @@ import anymps.commands
 import anymps.report
 from anymps._command_settings import RunSettings
 from anymps.commands import _run, main
-from anymps.commands._last_run import keep_as_last, place_of_run
+from anymps.commands._recordings import keep_as_last, place_of_run
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target
 from anymps.commands.doctor import _command as _doctor

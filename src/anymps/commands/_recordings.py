@@ -1,14 +1,20 @@
-"""The recording of the last run, kept in the user's cache directory for `anymps report`."""
+"""The recordings that a command reads: those that it names, as one, or that of the last run, which the cache keeps."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anymps._cache import cache_home
 from anymps._errors import UsageError
+
+if TYPE_CHECKING:
+    from anymps.record import Recording
+    from anymps.report import Outputs
 
 _NAME = "last.anymps"
 _STALE_S = 24 * 3600  # leftovers of a killed run are deleted after a day
@@ -40,6 +46,37 @@ def keep_as_last(path: Path) -> bool:
     except (OSError, UsageError):
         return False
     return True
+
+
+@contextlib.contextmanager
+def opened(files: Sequence[Path], outputs: Outputs, otherwise: str) -> Iterator[Recording]:
+    """The recordings that were named, joined in memory if there are several; without any that of the last run.
+
+    Raises UsageError where there was no last run, whose text ends with what to do `otherwise`, for a file that is named
+    twice or that a report would replace; RecordingError for one that cannot be read, and for several of different
+    releases or Macs.
+    """
+    from anymps.record import Recording, check_alike, join_into
+
+    if not files:
+        files = (last_recording(),)
+        if not files[0].exists():
+            raise UsageError(f"no previous run was found: {otherwise}")
+    places = [file.resolve() for file in files]
+    for number, file in enumerate(files):
+        outputs.check(file)
+        if places[number] in places[:number]:
+            raise UsageError(f"{file} is named twice: each recording counts once")
+    with contextlib.ExitStack() as stack:
+        recordings = [stack.enter_context(Recording.open(file)) for file in files]
+        if len(recordings) == 1:
+            yield recordings[0]
+            return
+        short = [file.stem for file in files]
+        names = short if len(set(short)) == len(short) else map(str, files)
+        parts = list(zip(names, recordings, strict=True))
+        check_alike(parts)
+        yield stack.enter_context(join_into(parts, None))
 
 
 def _directory() -> Path:
