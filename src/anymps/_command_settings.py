@@ -191,20 +191,12 @@ class UpgradeSettings(Settings):
 
 
 @dataclass(frozen=True)
-class DoctorSettings:
-    """Of `anymps doctor`."""
-
-    json: bool = row("flag", False, "Print facts and diagnosis as JSON.")
-
-
-@dataclass(frozen=True)
 class CoverageSettings:
     """Of `anymps coverage`."""
 
     release: str | None = row(
         "text", help="Ask about this release instead of the installed one.", option="torch", metavar="RELEASE"
     )
-    json: bool = row("flag", False, "Print the answer as JSON.")
 
 
 @dataclass(frozen=True)
@@ -213,7 +205,6 @@ class ConvertSettings:
 
     to: Literal["safetensors"] | None = row("word", help="Write torch files in this format.", words=("safetensors",))
     force: bool = row("flag", False, "Overwrite OUT if it exists.")
-    json: bool = row("flag", False, "Print what was changed as JSON.")
 
 
 @dataclass(frozen=True)
@@ -235,7 +226,6 @@ class KernelsListSettings:
         "text", help="Use the kernels of this release, not of the installed one.", option="torch",
         metavar="RELEASE",
     )  # fmt: skip
-    json: bool = row("flag", False, "Print the names as JSON.")
 
 
 @dataclass(frozen=True)
@@ -263,7 +253,6 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "fix": FixSettings,
     "diff": DiffSettings,
     "upgrade": UpgradeSettings,
-    "doctor": DoctorSettings,
     "coverage": CoverageSettings,
     "convert": ConvertSettings,
     "kernels add": KernelsAddSettings,
