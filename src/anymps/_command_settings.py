@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from anymps._setting_row import Row, row
-from anymps._settings import DOCUMENT_FORMATS, FORMATS, Settings, rows
+from anymps._settings import DOCUMENT_FORMATS, FORMATS, READ_FORMATS, Settings, rows
 
 _LOOK_AT: Final = "Look only at the first N training steps"  # what `--steps 8` means to all commands
 _END_THERE: Final = f"{_LOOK_AT}, or rounds of an inference loop, and end each"
@@ -128,10 +128,6 @@ class CompareSettings(Settings):
         "word", "mps", "The device of the second run, likewise.", option="with", words=("cpu", "mps", "cuda"),
         other="release", shows_default=True,
     )  # fmt: skip
-    of_python: Path | None = row(
-        "file", help="Use this Python, which has anymps and a different torch, for the first run; --kernels then "
-        "applies to both.",
-    )  # fmt: skip
     random: str = row(
         "word", "own", "Draw random numbers on each device (own), or on the CPU in both runs (cpu), to see what else "
         "differs.", words=("own", "cpu"), shows_default=True,
@@ -160,7 +156,7 @@ class DiffSettings:
 
     form: str = row(
         "word", "terminal", "The format of the comparison.", option="format",
-        words=DOCUMENT_FORMATS,
+        words=READ_FORMATS,
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
     worse: str = row(
