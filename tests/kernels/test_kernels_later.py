@@ -180,25 +180,6 @@ def test_groups_of_rows() -> None:
     assert launch_of(work).threads == (64, 1, 3)
 
 
-def test_sequences_without_an_alignment() -> None:
-    """Targets one after the other begin where the one before ends; a group of threads has a sequence."""
-    chances, targets = torch.zeros(12, 3, 6), torch.zeros(8, dtype=torch.int64)
-    given = {"log_probs": chances, "targets": targets, "input_lengths": [12, 9, 12], "target_lengths": [4, 3, 1]}
-    work = describe("_ctc_loss", **given, blank=0, zero_infinity=False, release=LATER)
-    launch = launch_of(work)
-    assert (launch.kernel, launch.threads, launch.group) == ("ctc_loss_float_long_int32_t", (27,), (9,))
-    assert launch.buffers[6].tolist() == [0, 4, 7]
-
-
-def test_sums_by_coefficients() -> None:
-    """Each row of the coefficients makes one sum of the tensors along the first dimension."""
-    launch = launch_of(
-        describe("_compute_linear_combination", input=torch.zeros(6, 5, 7), coefficients=torch.zeros(4, 6))
-    )
-    assert (launch.kernel, launch.threads) == ("compute_linear_combination_float_u32", (140,))
-    assert launch.buffers[3:] == ([35, 4], [4, 140], [4, 0], [0, 24], [35, 1, 6, 2])
-
-
 def test_gradients_that_are_gathered() -> None:
     """A thread has a place of the smaller image in one plane; nothing is added up."""
     given = {"grad_output": torch.zeros(2, 3, 9, 14), "output_size": [9, 14], "input_size": [2, 3, 4, 6]}
