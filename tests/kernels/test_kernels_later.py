@@ -11,27 +11,6 @@ from described import declines, describe, launch_of
 LATER = (2, 15)
 
 
-def test_a_gated_unit() -> None:
-    """One run of a dense tensor: half of a dimension and what lies behind it; else its two halves by strides."""
-    x = torch.zeros(3, 6, 5)
-    launch = launch_of(describe("glu", self=x, dim=1))
-    assert (launch.kernel, launch.buffers[2], launch.threads) == ("glu_dense_float", 15, (15, 3))
-    launch = launch_of(describe("glu", self=x.mT, dim=2))
-    assert (launch.kernel, launch.threads) == ("glu_strided_float_float", (45,))
-    assert launch.buffers[2].data_ptr() - launch.buffers[1].data_ptr() == 3 * 5 * 4
-    assert declines("glu", self=x, dim=1, written=(torch.zeros(3, 3, 5).half(),))
-
-
-def test_a_gated_unit_backward() -> None:
-    """The strided kernel is told how many bytes behind the first half the second one lies."""
-    x, gradient = torch.zeros(3, 6), torch.zeros(3, 3)
-    launch = launch_of(describe("glu_backward", grad_output=gradient, self=x, dim=-1))
-    assert (launch.kernel, launch.buffers[3], launch.threads) == ("glu_backward_dense_float", 3, (3, 3))
-    launch = launch_of(describe("glu_backward", grad_output=gradient, self=torch.zeros(6, 3).t(), dim=-1))
-    assert launch.kernel == "glu_backward_float"
-    assert launch.buffers[3:] == ([3, 3], [4, 24], [12, 4], [4, 12], 12, 36, 2)
-
-
 def test_three_tensors_and_a_number() -> None:
     """The number is wide for halves; a cast tells sizes and dtypes of all four; a strided grid has three positions."""
     x, given = torch.ones(2, 3, 4, 5).half(), {"value": 3, "release": LATER}

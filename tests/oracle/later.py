@@ -195,16 +195,6 @@ LATER: tuple[Asked, ...] = (
     Asked("lerp, of integers", "lerp", (torch.int64,), torch.lerp, of((5, 7), (5, 7), (5, 7))),
     Asked("pow, of two dtypes", "pow", (*FLOATS, *INTEGERS), torch.pow, _mixed_pairs),
     Asked("pow, of a number", "pow", (*FLOATS, *INTEGERS, *COMPLEX), lambda x: torch.pow(2, x), _positive),
-    Asked("nn.functional.glu", "glu", FLOATS, lambda x: F.glu(x, 1), each((5, 8), (3, 6, 50))),
-    Asked("nn.functional.glu, transposed", "glu", FLOATS, lambda x: F.glu(x.t(), 0), each((5, 8), (50, 6))),
-    Asked("glu_backward", "glu_backward", FLOATS, lambda g, x: _aten.glu_backward(g, x, 1), of((5, 4), (5, 8))),
-    Asked(
-        "glu_backward, transposed",
-        "glu_backward",
-        FLOATS,
-        lambda g, x: _aten.glu_backward(g, x.t(), 1),
-        of((5, 4), (8, 5)),
-    ),
     Asked(
         "arange",
         "arange",
