@@ -13,13 +13,6 @@ from described import declines, describe, launch_of
 LATER = (2, 15)
 
 
-def test_reflections_by_blocks() -> None:
-    """MPSGraph multiplies by them."""
-    given = {"input": torch.zeros(40, 5), "tau": torch.zeros(5)}
-    assert declines("linalg_householder_product", release=LATER, **given)
-    assert describe("linalg_householder_product", **given) is not None
-
-
 def _convolution(x: torch.Tensor, weight: torch.Tensor, groups: int = 1, **more: Any) -> dict[str, Any]:
     given = {"stride": [1], "padding": [0], "dilation": [1], **more}
     return {"input": x, "weight": weight, "bias": None, "transposed": False, "groups": groups, **given}

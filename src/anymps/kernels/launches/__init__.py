@@ -13,7 +13,6 @@ from anymps.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.kernels.launches._binary import BINARY as _BINARY
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Made, Work
 from anymps.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
-from anymps.kernels.launches._ctc import CTC as _CTC
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES
 from anymps.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
 from anymps.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
@@ -52,7 +51,6 @@ DESCRIBED: Mapping[str, Describe] = {
     **_LINALG,
     **_SOFTMAX,
     **_CONVOLUTIONS,
-    **_CTC,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

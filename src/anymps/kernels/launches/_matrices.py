@@ -3,8 +3,8 @@
 Those of integers are the CPU's to the bit.
 
 Sources, of the pytorch tree's `aten/src/ATen/native/mps/`: `kernels/Gemv.h` and `operations/GemmHeuristics.cpp` at the
-state whose kernels the wheel of torch 2.15 has; `operations/FunctionOfAMatrixUtils.mm`. The call of the former by the
-host was not found: which orientation goes to which kernel follows from what each reads in a row, and its arguments.
+state whose kernels the wheel of torch 2.15 has. Their call by the host was not found: which orientation goes to which
+kernel follows from what each reads in a row, and its arguments.
 
 Source of quantized weights: `operations/Quantized.mm`, whose kernels have the arguments that those of torch 2.13's
 wheel describe. Source of groups of rows, or of summands, each with its own matrix: `GroupedMM.mm` beside it, and
@@ -134,24 +134,6 @@ def _product_with_vector(
     return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),))
 
 
-def _linear_combination(call: KernelCall) -> Work | None:
-    """Sums of the tensors along the first dimension, by a row of coefficients each."""
-    x, factors = call.given["input"], call.given["coefficients"]
-    if call.foreign or call.written or x.dtype not in NAMES or factors.dtype != x.dtype or not x.numel():
-        return None
-    x = x.contiguous()
-    size, each = x.element_size(), x.numel() // x.shape[0]
-    small = max(reach(x), reach(factors)) * size <= MOST_32
-    name = f"compute_linear_combination_{NAMES[x.dtype]}_u{32 if small else 64}"
-    if not factors.numel():
-        return None
-    out = call.zeros((factors.shape[0], *x.shape[1:]), x.dtype)
-    strides = ([size, each * size], [size, 0], [0, factors.stride(0) * size])
-    params = [each, factors.stride(1), x.shape[0], 2]
-    launch = Launch(name, (out, x, factors, [each, factors.shape[0]], *strides, params), (out.numel(),))
-    return Work((out,), (launch,))
-
-
 def _all_contiguous(call: KernelCall, *tensors: torch.Tensor) -> bool:
     return not call.written and not call.foreign and all(one.is_contiguous() and one.numel() for one in tensors)
 
@@ -251,7 +233,6 @@ def _grouped_work(x: torch.Tensor, other: torch.Tensor, offsets: torch.Tensor) -
 
 MATRICES: dict[str, Describe] = {
     "_grouped_mm": _grouped,
-    "_compute_linear_combination": _linear_combination,
     "mm": lambda call: _product_with_vector(call, call.given["self"], call.given["mat2"], None),
     "addmm": lambda call: _product_with_vector(call, call.given["mat1"], call.given["mat2"], call.given["self"]),
     "_convert_weight_to_int4pack": _pack,
