@@ -102,6 +102,7 @@ def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
         }
     for name, function in missing.items():
         setattr(torch._C, name, function)
+    core.install_package_runner(torch._C._aoti)
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader
