@@ -72,10 +72,13 @@ def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
             "give the source to torch.mps.compile_shader, or use a real Mac"
         )
 
+    def gpu_refusal(what: str) -> str:
+        why = "on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
+        return f"anymps: {what} {why}" if substrate == "cuda" else ""  # an NVIDIA GPU holds the bytes of tensors
+
     def on_gpu(what: str) -> None:
-        if substrate == "cuda":  # an NVIDIA GPU holds the bytes of tensors
-            why = "on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
-            raise RuntimeError(f"anymps: {what} {why}")
+        if refusal := gpu_refusal(what):
+            raise RuntimeError(refusal)
 
     def compile_shader(source: str) -> Any:
         on_gpu("Metal shaders (torch.compile writes them, too) run")
@@ -102,7 +105,7 @@ def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
         }
     for name, function in missing.items():
         setattr(torch._C, name, function)
-    core.install_package_runner(torch._C._aoti)
+    core.install_package_runner(torch._C._aoti, gpu_refusal("packages of AOTInductor run"))
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader

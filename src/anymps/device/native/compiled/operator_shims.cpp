@@ -123,6 +123,7 @@ AOTITorchError call_operator(c10::OperatorHandle (*find)(), Arguments given) {
         }
       }
     }
+    TORCH_INTERNAL_ASSERT(inputs.empty());
     // The Mac's functions call the backend's kernel too, below autograd and autocast.
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::MPS), &stack);
     for (size_t i = 0; i < results; ++i) {

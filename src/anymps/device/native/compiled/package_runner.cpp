@@ -1,6 +1,8 @@
 // Who loads and runs the programs of AOTInductor for mps: what only a macOS build of torch registers.
 #include "compiled/compiled.h"
 
+#ifndef __APPLE__
+
 #include <c10/util/Exception.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
@@ -8,6 +10,7 @@
 #include <torch/version.h>
 
 #include <dlfcn.h>
+#include <elf.h>
 
 #include <cstring>
 #include <fstream>
@@ -26,30 +29,38 @@ class PackageRunner final : public AOTIModelContainerRunner {
       : AOTIModelContainerRunner(path, models, "mps", "", single_threaded) {}
 };
 
-bool begins_with(const std::string& path, const char* magic) {
-  char bytes[4] = {};
-  std::ifstream(path, std::ios::binary).read(bytes, sizeof bytes);
-  return std::memcmp(bytes, magic, sizeof bytes) == 0;
+std::string gpu_refusal;  // empty where programs can run
+
+[[noreturn]] void refuse_program(const std::string& why) {
+  C10_THROW_ERROR(
+      Error, "anymps: the compiled program " + why + ": make it again here with torch._inductor.aoti_compile_and_package");
 }
 
-// The loader has refused: why, and what to do.
-[[noreturn]] void refuse_program(const std::string& path, const std::string& said) {
-  constexpr const char* again = "make it again here with torch._inductor.aoti_compile_and_package";
-  if (begins_with(path, "\xcf\xfa\xed\xfe")) {
-    C10_THROW_ERROR(Error, c10::str("anymps: the compiled program is one for macOS, which this machine cannot load: ", again));
+// What the system's loader would not say so well: of a file that was cut short it reads beyond the end, which ends the process.
+void check_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<uint64_t>(file.tellg());
+  Elf64_Ehdr head = {};
+  file.seekg(0).read(reinterpret_cast<char*>(&head), sizeof head);
+  if (std::memcmp(head.e_ident, "\xcf\xfa\xed\xfe", 4) == 0) {
+    refuse_program("is one for macOS, which this machine cannot load");
   }
+  if (file && std::memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && size < head.e_shoff + uint64_t{head.e_shnum} * head.e_shentsize) {
+    refuse_program("is not whole");
+  }
+}
+
+[[noreturn]] void refuse_unloaded(const std::string& said) {
   constexpr const char* undefined = "undefined symbol: ";
   const size_t at = said.find(undefined);
-  if (at != std::string::npos) {
-    const size_t begin = at + std::strlen(undefined);
-    const std::string symbol = said.substr(begin, said.find_first_of("\n ", begin) - begin);
-    C10_THROW_ERROR(
-        Error, c10::str("anymps: the compiled program calls ", symbol, ", which torch " TORCH_VERSION " does not have: ", again));
+  if (at == std::string::npos) {
+    refuse_program("cannot be loaded (" + said + ")");
   }
-  C10_THROW_ERROR(Error, c10::str("anymps: the compiled program cannot be loaded (", said.substr(0, said.find('\n')), "): ", again));
+  refuse_program("calls " + said.substr(at + std::strlen(undefined)) + ", which torch " TORCH_VERSION " does not have");
 }
 
 std::unique_ptr<PackageRunner> load(const std::string& path, size_t models, bool single_threaded) {
+  TORCH_CHECK(gpu_refusal.empty(), gpu_refusal);
   // What the program calls is looked up in libraries that are open to all; Python has opened ours to itself.
   static void* const opened = [] {
     Dl_info ours;
@@ -58,12 +69,13 @@ std::unique_ptr<PackageRunner> load(const std::string& path, size_t models, bool
         : nullptr;
   }();
   TORCH_INTERNAL_ASSERT(opened != nullptr);
+  check_file(path);
   if (void* program = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     auto runner = std::make_unique<PackageRunner>(path, models, single_threaded);
     dlclose(program);
     return runner;
   }
-  refuse_program(path, dlerror());
+  refuse_unloaded(dlerror());
 }
 
 std::unique_ptr<AOTIModelContainerRunner> load_from_package(
@@ -76,9 +88,10 @@ using Constants = std::unordered_map<std::string, at::Tensor>;
 
 }  // namespace
 
-void install_runner(PyObject* aoti) {
+void install_runner(PyObject* aoti, const std::string& refusal) {
+  gpu_refusal = refusal;
   auto& runners = torch::inductor::getAOTIModelRunnerRegistry();
-  runners.erase("cuda");  // a Mac has none
+  runners.erase("cuda");  // as on a Mac
   runners["mps"] = &load_from_package;
   using py::arg;
   py::class_<PackageRunner>(py::handle(aoti), "AOTIModelContainerRunnerMps", py::module_local())
@@ -96,3 +109,11 @@ void install_runner(PyObject* aoti) {
 }
 
 }  // namespace anymps::compiled
+
+#else
+
+namespace anymps::compiled {
+void install_runner(PyObject*, const std::string&) {}
+}  // namespace anymps::compiled
+
+#endif
