@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from anymps.device._generated import generated_headers
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -26,9 +27,12 @@ AGAIN = "make it again here with torch._inductor.aoti_compile_and_package"
 # --- the list ---
 
 C_TYPES = {
-    **{"Tensor": "AtenTensorHandle", "Generator": "AtenGeneratorHandle", "str": "const char*", "bool": "int32_t"},
-    **{"int": "int64_t", "SymInt": "int64_t", "float": "double", "number": "double", "Scalar": "double"},
-    **dict.fromkeys(("ScalarType", "Layout", "MemoryFormat"), "int32_t"),
+    "Tensor": "AtenTensorHandle",
+    "Generator": "AtenGeneratorHandle",
+    "str": "const char*",
+    **dict.fromkeys(("bool", "ScalarType", "Layout", "MemoryFormat"), "int32_t"),
+    **dict.fromkeys(("int", "SymInt"), "int64_t"),
+    **dict.fromkeys(("float", "number"), "double"),
 }
 
 
@@ -56,7 +60,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_function_takes_what_its_operator_takes(name: str) -> None:
-    """What the operator writes to, its other arguments, and a place for each result; an earlier version lacks the last."""
+    """What the operator writes to, its other arguments, a place for each result; an earlier version lacks the last."""
     given = [parameter.rpartition(" ")[0].strip() for parameter in DECLARED[name].split(",")]
     schema = SCHEMAS[re.sub(r"_v\d$", "", name)]
     in_order = sorted(schema.arguments, key=lambda argument: not argument.is_out)
@@ -201,3 +205,18 @@ def test_a_program_that_calls_what_this_torch_lacks(tmp_path: Path) -> None:
     subprocess.run(["cc", "-shared", "-fPIC", source, "-o", program], check=True)
     why = f"calls aoti_torch_mps_unheard, which torch {torch.__version__.partition('+')[0]} does not have"
     assert refusal(program) == f"anymps: the compiled program {why}: {AGAIN}"
+
+
+def test_tensors_on_an_nvidia_gpu_are_out_of_reach(tmp_path: Path) -> None:
+    """Nothing is loaded: a program's kernels run on this machine's processor."""
+    code = f"""
+        from anymps.device import enable
+        enable("M2 16GB", quiet=True, require="virtual", substrate="cuda")
+        import torch
+        try:
+            torch._C._aoti.AOTIModelContainerRunnerMps({str(tmp_path / "model.so")!r}, 1)
+        except RuntimeError as error:
+            print(error)
+    """
+    why = "run on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
+    assert run_with_torch(code, {"ANYMPS_GPU": "cpu"}).lines[-1] == f"anymps: packages of AOTInductor {why}"

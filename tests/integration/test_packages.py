@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from anymps.record import Recording
 from processes import run_anymps, run_python
@@ -62,16 +65,30 @@ def test_another_process_gets_the_results_of_the_model(package: Path) -> None:
                 assert mine.device == plain.device == torch.device("mps:0")
                 torch.testing.assert_close(mine, plain, rtol=1e-3, atol=1e-5)
     same()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.25)
-    known = compiled.get_constant_fqns()
-    places = {{**dict(model.named_parameters()), **dict(model.named_buffers())}}
-    compiled.load_constants({{name: places[name] for name in known}}, check_full_update=True)
+    known = compiled.get_constant_fqns()  # without the smallest, whose values are in the code
+    weights = {{name: tensor * 1.25 for name, tensor in model.state_dict().items() if name in known}}
+    model.load_state_dict(weights, strict=False)
+    compiled.load_constants(weights, check_full_update=True)
     same()
     print(len(known))
     """
     assert int(run_python(ON + textwrap.dedent(code)).lines[-1]) > 20
+
+
+def test_several_threads_run_one_package(package: Path) -> None:
+    """One waits for the other, and shaders are compiled meanwhile."""
+    code = f"""
+    from concurrent.futures import ThreadPoolExecutor
+    compiled = torch._inductor.aoti_load_package({str(package)!r})
+    given = torch.ones(8, 3, 16, 16, device="mps"), torch.ones(4, 16, dtype=torch.int64, device="mps")
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda _: compiled(*given), range(9)))
+    for one in results:
+        for mine, first in zip(one, results[0], strict=True):
+            assert torch.equal(mine, first)
+    print("same")
+    """
+    assert run_python(ON + textwrap.dedent(code)).lines == ["same"]
 
 
 def test_a_run_is_recorded(package: Path, tmp_path: Path) -> None:
@@ -94,3 +111,31 @@ def test_a_run_is_recorded(package: Path, tmp_path: Path) -> None:
     assert kernels % 3 == 0
     lines = {line.source.strip(): line for line in recording.lines()}
     assert lines["compiled(pictures, words)"].on_mps >= kernels
+
+
+def test_a_package_for_another_device_or_system(package: Path, tmp_path: Path) -> None:
+    """Torch's own errors, as on a Mac, or one line of ours; nothing is loaded."""
+
+    def changed(end: str, change: Callable[[bytes], bytes]) -> str:
+        """A copy of the package with other contents of the files whose names end so."""
+        copy = tmp_path / f"changed{end}.pt2"
+        with zipfile.ZipFile(package) as whole, zipfile.ZipFile(copy, "w") as other:
+            for name in whole.namelist():
+                content = whole.read(name)
+                other.writestr(name, change(content) if name.endswith(end) else content)
+        return str(copy)
+
+    again = "make it again here with torch._inductor.aoti_compile_and_package"
+    for_cuda = changed("_metadata.json", lambda content: content.replace(b'_KEY": "mps"', b'_KEY": "cuda"'))
+    for_macos = changed(".so", lambda content: b"\xcf\xfa\xed\xfe" + content[4:])
+    half = changed(".wrapper.so", lambda content: content[: len(content) // 2])
+    cases = [
+        (for_cuda, -1, "Torch not compiled with CUDA enabled"),
+        (str(package), 0, "Incorrect device passed to aoti_runner_mps"),
+        (for_macos, -1, f"anymps: the compiled program is one for macOS, which this machine cannot load: {again}"),
+        (half, -1, f"anymps: the compiled program is not whole: {again}"),
+    ]
+    for path, device, text in cases:
+        with pytest.raises((RuntimeError, AssertionError)) as raised:
+            torch._inductor.aoti_load_package(path, device_index=device)
+        assert str(raised.value) == text

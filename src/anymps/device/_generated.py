@@ -58,10 +58,11 @@ def _operator_shims() -> str:
         "",
     ]
     for name, parameters in re.findall(r"AOTITorchError aoti_torch_mps_(\w+)\((.*)\);", text):
+        found = f'static const auto found = anymps::compiled::find_operator("{name}"); return found;'
         places = ", ".join(f"&{parameter.split()[-1]}" for parameter in parameters.split(","))
         lines += [
             f"AOTITorchError aoti_torch_mps_{name}({parameters}) {{",
-            f'  constexpr auto find = [] {{ static const auto found = anymps::compiled::find_operator("{name}"); return found; }};',
+            f"  constexpr auto find = [] {{ {found} }};",
             f"  return anymps::compiled::call_operator(find, {{{places}}});",
             "}",
         ]

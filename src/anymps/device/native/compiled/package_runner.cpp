@@ -15,8 +15,10 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 namespace anymps::compiled {
 namespace {
@@ -27,6 +29,16 @@ class PackageRunner final : public AOTIModelContainerRunner {
  public:
   PackageRunner(const std::string& path, size_t models, bool single_threaded)
       : AOTIModelContainerRunner(path, models, "mps", "", single_threaded) {}
+
+ protected:
+  // A thread may wait for another that runs the program, and launches of shaders need Python.
+  std::vector<at::Tensor> run_impl(std::vector<AtenTensorHandle>& inputs, void* stream) override {
+    std::optional<py::gil_scoped_release> released;
+    if (PyGILState_Check() != 0) {
+      released.emplace();
+    }
+    return AOTIModelContainerRunner::run_impl(inputs, stream);
+  }
 };
 
 std::string gpu_refusal;  // empty where programs can run
@@ -61,14 +73,6 @@ void check_file(const std::string& path) {
 
 std::unique_ptr<PackageRunner> load(const std::string& path, size_t models, bool single_threaded) {
   TORCH_CHECK(gpu_refusal.empty(), gpu_refusal);
-  // What the program calls is looked up in libraries that are open to all; Python has opened ours to itself.
-  static void* const opened = [] {
-    Dl_info ours;
-    return dladdr(reinterpret_cast<void*>(&install_runner), &ours) != 0
-        ? dlopen(ours.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL)
-        : nullptr;
-  }();
-  TORCH_INTERNAL_ASSERT(opened != nullptr);
   check_file(path);
   if (void* program = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     auto runner = std::make_unique<PackageRunner>(path, models, single_threaded);
