@@ -1,4 +1,4 @@
-"""Other people's compiled extensions: building their sources, and saying why one does not load."""
+"""Other people's compiled extensions: compiles C++ in .mm files, and tells why one does not build or load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anymps.device._after_import import after_import
 from anymps.device._objective_c import objective_c
 
 _SUFFIX = ".mm"
-_PORT = "port it to the C interface of torch/csrc/inductor/aoti_torch/c/shim_mps.h, with the kernels as Metal text"
+_PORT = "port it to the C interface of torch/csrc/inductor/aoti_torch/c/shim_mps.h, with its kernels as Metal text"
 _MISSING = re.compile(r"undefined symbol: (\w+)")
 _OF_A_MAC = re.compile(
     r"2at(?:6native)?3mps|^_?(?:objc_|OBJC_)|^MTL"
@@ -76,10 +76,7 @@ def _check(sources: Iterable[str], error: type[Exception]) -> None:
     for source in sources:
         place = objective_c(Path(source)) if str(source).endswith(_SUFFIX) else None
         if place is not None:
-            raise error(
-                f"anymps: {place.path}:{place.line}: `{place.text}` builds on a Mac only, as Objective-C++ and the "
-                f"internals of its torch do; {_PORT}"
-            )
+            raise error(f"anymps: {place.path}:{place.line}: `{place.text}` needs a Mac's compiler and torch; {_PORT}")
 
 
 def _explain(owner: Any, name: str) -> None:
@@ -91,13 +88,13 @@ def _explain(owner: Any, name: str) -> None:
         try:
             return original(self, what)
         except (ImportError, OSError) as error:
-            advice = advice_for(str(error), torch.__version__)
+            advice = advice_for(f"{error} {error.__cause__}", torch.__version__)
             if not advice:
                 raise
-            text = f"{error} ({advice})"
+            text = f"{error}; {advice}"
             if isinstance(error, ImportError):
-                raise ImportError(text, name=error.name, path=error.path) from None
-            raise OSError(text) from None
+                raise ImportError(text, name=error.name, path=error.path) from error.__cause__
+            raise OSError(text) from error.__cause__
 
     setattr(owner, name, loaded)
 
@@ -105,10 +102,18 @@ def _explain(owner: Any, name: str) -> None:
 def advice_for(error: str, release: str) -> str:
     """What to do about a library that the system's loader refuses; empty where it lacks nothing of torch's."""
     missing = _MISSING.search(error)
-    if missing is None or not (_OF_TORCH.search(missing[1]) or _OF_A_MAC.search(missing[1])):
+    if missing is None:
         return ""
-    if _OF_A_MAC.search(missing[1]):
-        return f"anymps: only torch's builds for macOS have it; {_PORT}"
-    if missing[1].startswith("_Z"):
-        return f"anymps: the library was built with another release of torch; build it again with torch {release}"
-    return f"anymps: torch {release} does not have it yet; build the library with this torch, or install a newer one"
+    symbol = missing[1]
+    if _OF_A_MAC.search(symbol):
+        return f"anymps: {_readable(symbol)} exists in torch's builds for macOS only; {_PORT}"
+    if not _OF_TORCH.search(symbol):
+        return ""
+    if symbol.startswith("_Z"):
+        how = f"it was built with another release than torch {release}; build it again with this one"
+        return f"anymps: {_readable(symbol)} is missing: {how}"
+    return f"anymps: torch {release} has no {symbol} yet; build the library with this torch, or install a newer one"
+
+
+def _readable(symbol: str) -> str:
+    return torch._C._demangle(symbol)

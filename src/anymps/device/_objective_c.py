@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,7 @@ def objective_c(path: Path, seen: set[Path] | None = None) -> Place | None:
         if _FOREIGN.search(line):
             return Place(path, number, lines[number - 1].strip())
         header = _OWN_HEADER.match(line)
-        found = objective_c(path.parent / header[1], seen) if header else None
+        found = objective_c(Path(os.path.normpath(path.parent / header[1])), seen) if header else None
         if found is not None:
             return found
     return None
