@@ -24,7 +24,7 @@ _FOREIGN = re.compile(
     rf"""\#\s*import\b
     |\#\s*include\s*[<"](?:{_HEADERS})/
     |@\s*[\w"\[({{]
-    |(?<![\w)\]])\[\s*(?!using\b|sizeof\b|not\b)\w+(?:\.\w+)*\s+\w+\s*[:\]]
+    |\[\s*(?!using\b|sizeof\b|not\b)\w+(?:\.\w+)*\s+\w+\s*[:\]]
     |\bid\s*<\s*MTL""",
     re.VERBOSE,
 )
