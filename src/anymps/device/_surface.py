@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import itertools
+import os
 import platform
 import sys
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ _ASKS_PROCESSOR = ("lightning", "lightning_fabric", "pytorch_lightning")
 def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
     _install_bindings(core, mac, substrate)
+    # Compiled extensions find the functions that torch's C interface has on a Mac (device/launches/extensions.cpp).
+    ctypes.CDLL(core.__file__, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
     if version_rules(torch.__version__).private_set_stream:
         _install_streams(core)
     _forget_answers()
@@ -107,6 +110,7 @@ def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader
+    core.answer_extensions(compile_shader)
 
 
 def _install_streams(core: NativeCore) -> None:
