@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anymps.device._extensions import install_extensions
 from anymps.mac import Mac
 from anymps.rules import version_rules
 
@@ -45,6 +46,7 @@ def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     _install_engine(core)
     _hide_cuda()
     _answer_processor()
+    install_extensions()
 
 
 def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
