@@ -140,25 +140,6 @@ def test_a_matrix_by_a_column() -> None:
     assert declines("mm", self=x, mat2=torch.zeros(50, 2).half(), release=LATER)
 
 
-def test_groups_of_rows() -> None:
-    """A tile for the usual height of a group, one more of them a group; columns as rows of the transposed product."""
-    ends = torch.tensor([10, 40, 70], dtype=torch.int32)
-    given = {"offs": ends, "bias": None, "out_dtype": None, "release": LATER}
-    work = describe("_grouped_mm", self=torch.zeros(70, 64), mat2=torch.zeros(3, 64, 72), **given)
-    launch = launch_of(work)
-    assert (launch.kernel, launch.threads) == ("grouped_mm_rows_float_bm16_u32", (2 * 64, 8, 1))
-    work = describe("_grouped_mm", self=torch.zeros(3, 30, 64), mat2=torch.zeros(64, 200), **given)
-    launch = launch_of(work)
-    assert (launch.kernel, launch.buffers[4]["m"], launch.buffers[4]["out_stride_m"]) == (
-        "grouped_mm_rows_float_bm64_u32",
-        200,
-        1,
-    )
-    work = describe("_grouped_mm", self=torch.zeros(30, 70), mat2=torch.zeros(70, 8), **given)
-    assert work.results[0].shape == (3, 30, 8)
-    assert launch_of(work).threads == (64, 1, 3)
-
-
 def test_gradients_that_are_gathered() -> None:
     """A thread has a place of the smaller image in one plane; nothing is added up."""
     given = {"grad_output": torch.zeros(2, 3, 9, 14), "output_size": [9, 14], "input_size": [2, 3, 4, 6]}

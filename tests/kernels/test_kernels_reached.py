@@ -22,10 +22,9 @@ _OF_2_15 = {
     *("mish", "trunc", "softplus", "nan_to_num", "log_sigmoid_forward", "prod", "var", "std"),
     *("logical_not", "logical_and", "logical_or", "logical_xor", "special_laguerre_polynomial_l"),
     *("sigmoid_backward", "tanh_backward", "mish_backward", "log_sigmoid_backward", "softplus_backward"),
-    *("logit_backward", "_grouped_mm"),
     *("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward", "upsample_bilinear2d_backward"),
     *("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"),
-    "linspace",
+    *("linspace", "logit_backward"),
     *(f"{kind}_pad{rank}d_backward" for kind in ("reflection", "replication") for rank in (2, 3)),
     *("index_add", "median", "nanmedian", "mm", "addmm"),
 }

@@ -90,20 +90,6 @@ def _with_bias(dtype: torch.dtype) -> Iterator[Given]:
         yield numbers(dtype, y.shape[1]), x, y
 
 
-def _groups(dtype: torch.dtype) -> Iterator[Given]:
-    """Groups of rows, of columns and of summands: one is empty."""
-    for rows in (70, 100, 200):
-        ends = torch.tensor([10, 40, 40, rows], dtype=torch.int32)
-        yield numbers(dtype, rows, 64), numbers(dtype, 4, 64, 72), ends
-        yield numbers(dtype, rows, 64), numbers(dtype, 4, 72, 64).mT, ends
-        yield (
-            numbers(dtype, 4, rows // 3, 64),
-            numbers(dtype, 64, rows).contiguous()[:, : rows // 8 * 8],
-            ends.clamp(max=rows // 8 * 8),
-        )
-        yield numbers(dtype, rows // 3, 72), numbers(dtype, 72, 48), ends.clamp(max=72)
-
-
 def _ranges(name: str, *ends: tuple[int, int, int]) -> tuple[Asked, ...]:
     """Into a row, every other place and a matrix."""
     call = getattr(torch, name)
@@ -187,7 +173,6 @@ LATER: tuple[Asked, ...] = (
         lambda x, w: torch.histogram(x, 9, weight=w),
         of((70, 9), (70, 9)),
     ),
-    Asked("_grouped_mm", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _groups),
     Asked("mm, of a vector", "gemv", FLOATS, torch.mm, _with_vector),
     Asked("addmm, of a vector", "gemv", FLOATS, lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), _with_bias),
     *_scaled("addcmul", (*_ALL, *INTEGERS)),

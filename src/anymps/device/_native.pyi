@@ -53,7 +53,7 @@ class NativeCore(Device, Protocol):
     # shaders
     def offer_calls(
         self,
-        operators: Sequence[tuple[str, bool]],
+        operators: Sequence[str],
         launcher: Callable[[str, list[Any], list[int], list[int]], tuple[Any, ...] | None],
         /,
     ) -> None: ...

@@ -58,12 +58,8 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"{name}_",) for name in ("addcmul", "addcdiv")},
     "convolution": ("conv1d_", "conv2d_", "conv3d_"),
     **dict.fromkeys(("mm", "addmm"), ("gemv_",)),
-    "_grouped_mm": ("grouped_mm_",),
 }
 """How the names of an operator's kernels begin: in releases without any the operator is not offered."""
-
-WHOLE = frozenset({"_grouped_mm"})
-"""Operators that are offered even where the installed torch makes them of others; as a whole they may be declined."""
 
 TAKEN_ANEW: Mapping[str, str] = {
     **dict.fromkeys(("addcmul", "addcdiv"), "value"),
