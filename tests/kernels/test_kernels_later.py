@@ -104,14 +104,6 @@ def test_large_kernels_of_convolutions() -> None:
     assert declines("convolution", input=x[..., :255], weight=weight, **given)
 
 
-def test_small_inverses() -> None:
-    """A thread a matrix, up to four rows; results lie column by column."""
-    launch = launch_of(describe("linalg_inv_ex", A=torch.zeros(5, 2, 3, 3), check_errors=False))
-    assert (launch.kernel, launch.threads) == ("luInvSmall_3", (10,))
-    assert list(launch.buffers[3].values()) == [9, 3, 1, 9, 1, 3]
-    assert declines("linalg_inv_ex", A=torch.zeros(5, 5), check_errors=False)
-
-
 def test_numbers_at_equal_distances() -> None:
     """The first and the step, then how far apart the places lie; another size is made by the host first."""
     out = torch.zeros(20)[::2]

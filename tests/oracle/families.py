@@ -24,7 +24,6 @@ from .values import DTYPES
 
 _MOST_SAMPLES = 24
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "clamp": ("clamp", "clamp_min", "clamp_max"),
     "lerp": ("lerp",),
     "cumsum": ("cumsum",),
     "cumprod": ("cumprod",),
@@ -50,8 +49,7 @@ _EMPTY_FIRST = {"nn.functional.unfold"}
 """Entries that begin with more empty samples than are taken."""
 _VARIANTS = ("scatter_reduce.", "nn.functional.interpolate.")
 _PACKETS = {
-    *("clamp", "clamp_min", "clamp_max", "lerp"),
-    *("cumsum", "cumprod", "logcumsumexp", "sort", "scatter", "scatter_add"),
+    *("lerp", "cumsum", "cumprod", "logcumsumexp", "sort", "scatter", "scatter_add"),
     *("scatter_reduce", "embedding_dense_backward", "native_group_norm", "native_group_norm_backward"),
     *("col2im", "_embedding_bag_per_sample_weights_backward"),
     *("avg_pool3d_backward", "grid_sampler_2d"),

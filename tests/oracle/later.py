@@ -49,10 +49,6 @@ def _scaled(name: str, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
     )
 
 
-def _small_matrices(dtype: torch.dtype) -> Iterator[Given]:
-    return ((numbers(dtype, 7, size, size),) for size in range(1, 5))
-
-
 def _softmax(kernel: str) -> tuple[Asked, ...]:
     call = getattr(F, kernel)
     return (
@@ -263,7 +259,6 @@ LATER: tuple[Asked, ...] = (
         lambda x: torch.arange(-2.5, 7, 0.3, out=x),
         each((32,)),
     ),
-    Asked("linalg.inv_ex", "linalg_inv", (torch.float32,), torch.linalg.inv_ex, _small_matrices),
     Asked(
         "nn.functional.conv2d, kernels of 256",
         "conv2d",

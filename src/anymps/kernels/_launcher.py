@@ -31,10 +31,9 @@ def check_tools() -> None:
 class Launcher:
     """What the device offers its calls to. Names of operators are whole: `aten::add.Tensor`."""
 
-    def __init__(self, library: KernelLibrary, release: tuple[int, int], looks_back: bool = True) -> None:
+    def __init__(self, library: KernelLibrary, release: tuple[int, int]) -> None:
         self._library = library
         self._release = release
-        self._looks_back = looks_back
         self._schemas = {f"aten::{name}": schema for name, schema in _overloads()}
         self._anew = dict(_taken_anew(self._schemas))
         self._lost: set[str] = set()  # kernels that this machine cannot run
@@ -84,7 +83,6 @@ class Launcher:
             frozenset(names[position] for position in foreign),
             self._library,
             self._release,
-            self._looks_back,
         )
         before = [one.shape for one in tensors_of(arguments)]
         packet = _packet(operator)

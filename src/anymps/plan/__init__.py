@@ -9,9 +9,7 @@ from anymps.plan._plan import NoLarger, Plan, Row, TriedChange, make_plan, repre
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
 from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import (
-    HIGH,
     LARGEST_BATCH,
-    LOW,
     Kind,
     MacOutcome,
     OtherAllocations,

@@ -1,23 +1,18 @@
-"""Matrix products that are not MPSGraph's: of integers, quantized weights, a matrix and a vector, groups of rows.
+"""Matrix products that are not MPSGraph's: of quantized weights, a matrix and a vector, groups of rows.
+
+Those of integers are the CPU's to the bit.
 
 Sources, of the pytorch tree's `aten/src/ATen/native/mps/`: `kernels/Gemv.h` and `operations/GemmHeuristics.cpp` at the
 state whose kernels the wheel of torch 2.15 has; `operations/FunctionOfAMatrixUtils.mm`. The call of the former by the
 host was not found: which orientation goes to which kernel follows from what each reads in a row, and its arguments.
 
-Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`. A group of threads takes 16 by
-16 numbers. Torch 2.13 has these kernels compute integers, rows of more than 2048 complex numbers, and everything where
-`PYTORCH_MPS_PREFER_METAL` is set.
-
-Source of quantized weights: `Quantized.mm` beside it, whose kernels have the arguments that those of torch 2.13's wheel
-describe. Source of groups of rows, or of summands, each with its own matrix: `GroupedMM.mm` beside it, and
+Source of quantized weights: `operations/Quantized.mm`, whose kernels have the arguments that those of torch 2.13's
+wheel describe. Source of groups of rows, or of summands, each with its own matrix: `GroupedMM.mm` beside it, and
 grouped_mm_out_mps in libtorch_cpu of torch 2.15's macOS wheel, for chips without units for tensors. With no more rows
 than groups, and no more than 32, a SIMD group computes each number.
 """
 
 from __future__ import annotations
-
-import os
-from typing import Any
 
 import torch
 
@@ -31,9 +26,6 @@ _CORES = 10  # the host's own guess, where the device tells none
 _SMALL = 1024  # up to so many results, lanes are laid out in two dimensions
 _LONG = 16_384  # from so many summands of float32 on, each lane has one column
 _LEAST_A_GROUP = 32  # summands
-_READ = (2, 13)  # later releases have other kernels for integers
-_TILE = 16
-_MOST_COMPLEX = 2048
 _GROUP = 64
 _GROUPS = (32, 64, 128, 256)  # numbers that share a scale
 _TILE_COLUMNS = 64
@@ -103,9 +95,9 @@ def _product_with_vector(
     call: KernelCall, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None
 ) -> Work | None:
     """The work of `mm` and `addmm` where one of the two matrices has one row, or one column; else None."""
-    if call.release < _SINCE or call.foreign or not (x.is_floating_point() and x.dtype in NAMES):
+    if call.release < _SINCE or not (x.is_floating_point() and x.dtype in NAMES):
         return None
-    if not (x.numel() and other.numel()) or other.dtype != x.dtype:
+    if not call.takes(x, other) or other.dtype != x.dtype:
         return None
     if (x.shape[0] == 1) == (other.shape[1] == 1):
         return None
@@ -158,96 +150,6 @@ def _linear_combination(call: KernelCall) -> Work | None:
     params = [each, factors.stride(1), x.shape[0], 2]
     launch = Launch(name, (out, x, factors, [each, factors.shape[0]], *strides, params), (out.numel(),))
     return Work((out,), (launch,))
-
-
-def _takes_metal(x: torch.Tensor) -> bool:
-    if "PYTORCH_MPS_PREFER_METAL" in os.environ:
-        return True
-    return not x.is_floating_point() and (not x.is_complex() or x.shape[-1] > _MOST_COMPLEX)
-
-
-def _is_plain(call: KernelCall, *tensors: torch.Tensor) -> bool:
-    return (
-        call.release == _READ
-        and _takes_metal(tensors[0])
-        and not call.foreign
-        and all(one.numel() and one.dtype == tensors[0].dtype and not one.is_neg() for one in tensors)
-    )
-
-
-def _strides(one: torch.Tensor) -> list[int]:
-    """The innermost first."""
-    return list(reversed(one.stride()))
-
-
-def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int = 1) -> Work:
-    columns, rows = (-(-one // _TILE) * _TILE for one in (out.shape[-1], out.shape[-2]))
-    return Work((out,), (Launch(name, buffers, (columns, rows, batches), (_TILE, _TILE, 1)),))
-
-
-def _matmul(x: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> Work:
-    strides = [*x.stride(), *other.stride(), *out.stride()]
-    return _work(out, f"matmul_{NAMES.get(x.dtype)}", (x, other, out, strides, [*x.shape, out.shape[1]]))
-
-
-def _mm(call: KernelCall) -> Work | None:
-    x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
-    if not _is_plain(call, x, other):
-        return _product_with_vector(call, x, other, None)
-    out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
-    return None if out is None else _matmul(x, other, out)
-
-
-def _factors(call: KernelCall) -> list[Any]:
-    """As the kernel takes them: pairs for complex numbers."""
-    factors = [call.given[name] for name in ("alpha", "beta")]
-    return [complex(one) for one in factors] if call.given["self"].is_complex() else factors
-
-
-def _addmm(call: KernelCall) -> Work | None:
-    bias, x, other = (call.given[name].resolve_conj() for name in ("self", "mat1", "mat2"))
-    if not _is_plain(call, x, other, bias):
-        return _product_with_vector(call, x, other, bias)
-    out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
-    if out is None or (out is call.given["self"] and out.shape != bias.shape):
-        return None
-    alpha, beta = call.given["alpha"], call.given["beta"]
-    if isinstance(alpha, float) and isinstance(beta, float) and (alpha, beta) == (1.0, 0.0):
-        return _matmul(x, other, out)
-    bias = bias.expand(out.shape)
-    name = f"addmm_{NAMES.get(x.dtype)}"
-    strides = [*x.stride(), *other.stride(), *out.stride(), *bias.stride()]
-    return _work(out, name, (x, other, out, bias, _factors(call), strides, [*x.shape, out.shape[1]]))
-
-
-def _bmm(call: KernelCall) -> Work | None:
-    x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
-    if not _is_plain(call, x, other):
-        return None
-    out = result_of(call, (x.shape[0], x.shape[1], other.shape[2]), x.dtype)
-    if out is None:
-        return None
-    name = f"naive_bmm_{NAMES.get(x.dtype)}"
-    strides = [*_strides(x), *_strides(other), *_strides(out)]
-    return _work(out, name, (x, other, out, strides, [*x.shape[1:], out.shape[2], x.shape[0]]), x.shape[0])
-
-
-def _added(call: KernelCall, kernel: str) -> Work | None:
-    """`baddbmm`, and `addbmm`, which sums over the batches."""
-    bias, x, other = (call.given[name].resolve_conj() for name in ("self", "batch1", "batch2"))
-    if not _is_plain(call, x, other, bias):
-        return None
-    each = kernel == "naive_baddbmm"
-    rows, columns = x.shape[1], other.shape[2]
-    out = result_of(call, (x.shape[0], rows, columns) if each else (rows, columns), x.dtype)
-    if out is None:
-        return None
-    bias = bias.expand(out.shape)
-    of_out, of_bias = ([one.stride(-1), one.stride(-2), one.stride(0)] for one in (out, bias))
-    strides = [*_strides(x), *_strides(other), *of_out, *of_bias]
-    name = f"{kernel}_{NAMES.get(x.dtype)}"
-    sizes = [rows, x.shape[2], columns, x.shape[0]]
-    return _work(out, name, (x, other, out, bias, _factors(call), strides, sizes), x.shape[0] if each else 1)
 
 
 def _all_contiguous(call: KernelCall, *tensors: torch.Tensor) -> bool:
@@ -350,11 +252,8 @@ def _grouped_work(x: torch.Tensor, other: torch.Tensor, offsets: torch.Tensor) -
 MATRICES: dict[str, Describe] = {
     "_grouped_mm": _grouped,
     "_compute_linear_combination": _linear_combination,
-    "mm": _mm,
-    "addmm": _addmm,
-    "bmm": _bmm,
-    "baddbmm": lambda call: _added(call, "naive_baddbmm"),
-    "addbmm": lambda call: _added(call, "naive_addbmm"),
+    "mm": lambda call: _product_with_vector(call, call.given["self"], call.given["mat2"], None),
+    "addmm": lambda call: _product_with_vector(call, call.given["mat1"], call.given["mat2"], call.given["self"]),
     "_convert_weight_to_int4pack": _pack,
     "_weight_int4pack_mm": _int4,
 }
