@@ -13,13 +13,6 @@ from described import declines, describe, launch_of
 LATER = (2, 15)
 
 
-def test_reflections_by_blocks() -> None:
-    """MPSGraph multiplies by them."""
-    given = {"input": torch.zeros(40, 5), "tau": torch.zeros(5)}
-    assert declines("linalg_householder_product", release=LATER, **given)
-    assert describe("linalg_householder_product", **given) is not None
-
-
 def _convolution(x: torch.Tensor, weight: torch.Tensor, groups: int = 1, **more: Any) -> dict[str, Any]:
     given = {"stride": [1], "padding": [0], "dilation": [1], **more}
     return {"input": x, "weight": weight, "bias": None, "transposed": False, "groups": groups, **given}
@@ -115,13 +108,3 @@ def test_few_results_of_halves() -> None:
     x, weight = torch.zeros(1, 160, 4, 4, 4).half(), torch.zeros(6, 160, 3, 3, 3).half()
     given = {"stride": [1] * 3, "padding": [0] * 3, "dilation": [1] * 3}
     assert launch_of(_convolved(x, weight, **given)).kernel == "conv3d_simd_half_32_64_1_2"
-
-
-def test_few_rows_for_many_matrices() -> None:
-    """A SIMD group a number, sixteen numbers of a row a group of threads."""
-    given = {"offs": torch.tensor([1, 2, 2, 4], dtype=torch.int32), "bias": None, "out_dtype": None}
-    x, matrices = torch.zeros(4, 64), torch.zeros(4, 72, 64).mT
-    launch = launch_of(describe("_grouped_mm", self=x, mat2=matrices, **given))
-    assert (launch.kernel, launch.threads) == ("grouped_mm_few_rows_float_u32", (5 * 512, 4, 1))
-    by_rows = torch.zeros(4, 64, 72)
-    assert launch_of(describe("_grouped_mm", self=x, mat2=by_rows, **given)).kernel == "grouped_mm_rows_float_bm16_u32"

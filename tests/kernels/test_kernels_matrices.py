@@ -43,11 +43,3 @@ def test_qr() -> None:
     assert [one.kernel for one in copies] == ["copy_identity_strided_float_float"] * 2
     assert [one.shape for one in work.results] == [(2, 9, 4), (2, 4, 4)]
     assert declines("linalg_qr", A=torch.ones(2, 9, 4), mode="r")
-
-
-def test_products_of_reflections() -> None:
-    """In place of a copy that lies column by column."""
-    launch = launch_of(describe("linalg_householder_product", input=torch.ones(3, 6, 4), tau=torch.ones(3, 4)))
-    assert (launch.kernel, launch.threads, launch.group) == ("orgqr_float", (108,), (36,))
-    params = launch.buffers[5]
-    assert (params["m2"], params["k"], params["A_strides"], params["H_sizes"]) == (36, 4, [24, 1, 6], [3, 6, 6])

@@ -273,3 +273,11 @@ def test_faults_are_found_at_the_line_of_the_program(tmp_path: Path, monkeypatch
         ("MPS851", 'extension().launch(ARGUMENTS, "count", [out], [], NONE, [5], [])')
     ]
     take_shader_faults()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_sizes_in_boxes(mode: Any) -> None:
+    """`torch::stable::empty` and `view`: with inference mode on, no kernel of autograd takes the sizes out before."""
+    with mode():
+        x = torch.arange(6.0).view(2, 3)
+        assert extension().flat(x.to("mps")).cpu().tolist() == x.flatten().tolist()

@@ -149,17 +149,6 @@ def _symmetric(dtype: torch.dtype) -> Iterator[Given]:
         yield (x @ x.mH + size * torch.eye(size),)
 
 
-def _reflections(dtype: torch.dtype) -> Iterator[Given]:
-    for shape in ((5, 5), (3, 6, 4)):
-        yield torch.geqrf(numbers(dtype, *shape))
-
-
-def _distances(dtype: torch.dtype) -> Iterator[Given]:
-    for columns in (20, 70):
-        x, other = numbers(dtype, 9, columns), numbers(dtype, 8, columns)
-        yield x, other, numbers(dtype, 9, 8)
-
-
 ASKED: tuple[Asked, ...] = (
     *_every_attention("few queries", _heads(3, 20, (64, 96, 128, 256))),
     *_every_attention("few queries and many keys", _heads(2, 1030, (64, 96, 128, 256))),
@@ -247,16 +236,6 @@ ASKED: tuple[Asked, ...] = (
         lambda a, b, w: torch.lerp(a, b.transpose(0, 2), w),
         of((3, 5, 7), (7, 5, 3), (3, 5, 7)),
     ),
-    *(
-        Asked(
-            f"cdist, backward, p = {p}",
-            "cdist_backward",
-            FLOATS,
-            lambda x, other, g, p=p: _aten._cdist_backward(g, x, other, p, _aten._cdist_forward(x, other, p, None)),
-            _distances,
-        )
-        for p in (1.0, 3.0, float("inf"))
-    ),
     Asked(
         "linalg.cross",
         "cross",
@@ -274,13 +253,6 @@ ASKED: tuple[Asked, ...] = (
         _symmetric,
     ),
     Asked("linalg.qr", "linalg_qr", (torch.float32,), torch.linalg.qr, each((5, 5), (9, 4), (4, 9), (2, 3, 6, 4))),
-    Asked(
-        "linalg.householder_product",
-        "orgqr",
-        (torch.float32, torch.complex64),
-        torch.linalg.householder_product,
-        _reflections,
-    ),
     Asked(
         "nn.functional.layer_norm, long rows",
         "layer_norm",
@@ -305,20 +277,6 @@ ASKED: tuple[Asked, ...] = (
             g, *(one.to(g.device) for one in _BAG_PLACES), 5, False, 0, False, None
         ),
         of((4, 7)),
-    ),
-    Asked(
-        "_standard_gamma_grad",
-        "standard_gamma_grad",
-        FLOATS,
-        torch._standard_gamma_grad,
-        lambda dtype: iter([tuple(torch.linspace(low, 7, 70).to(dtype) for low in (0.1, 0.3))]),
-    ),
-    Asked(
-        "_dirichlet_grad",
-        "dirichlet_grad",
-        FLOATS,
-        torch._dirichlet_grad,
-        lambda dtype: iter([tuple(torch.linspace(*ends, 70).to(dtype) for ends in ((0.1, 0.9), (0.3, 2), (2.5, 5)))]),
     ),
 )
 

@@ -42,7 +42,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "nearest": ("nn.functional.interpolate.nearest", "nn.functional.interpolate.nearest-exact"),
     "unfold": ("unfold",),
     "histograms": ("histc", "histogram"),
-    "renorm": ("renorm",),
 }
 """By family: the entries of the database, a variant after a dot where it has one."""
 _EMPTY_FIRST = {"nn.functional.unfold"}
@@ -57,7 +56,7 @@ _PACKETS = {
     *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
     *("upsample_bicubic2d_backward", "upsample_trilinear3d_backward", "upsample_nearest3d_backward"),
     *("_upsample_nearest_exact3d_backward", "grid_sampler_3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward"),
-    *("unfold_backward", "replication_pad1d_backward", "topk", "kthvalue", "histc", "histogram", "renorm"),
+    *("unfold_backward", "replication_pad1d_backward", "topk", "kthvalue", "histc", "histogram"),
     *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_backward", "_embedding_bag_dense_backward"),
 }
 _PLACES = {"sort", "topk", "kthvalue"}

@@ -73,11 +73,6 @@ def _with_nan(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Give
     return given
 
 
-def _few_rows(dtype: torch.dtype) -> Iterator[Given]:
-    ends = torch.tensor([1, 2, 2, 4, 4], dtype=torch.int32)
-    yield numbers(dtype, 4, 64), numbers(dtype, 5, 72, 64).mT, ends
-
-
 def _along_a_line(dtype: torch.dtype) -> Iterator[Given]:
     """Signals side by side, then with channels last."""
     x = numbers(dtype, 2, 6, 50)
@@ -92,9 +87,6 @@ def _lines(dtype: torch.dtype) -> Iterator[Given]:
 
 
 _OTHERS: tuple[Asked, ...] = (
-    Asked(
-        "_grouped_mm, few rows", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _few_rows
-    ),
     Asked(
         "nn.functional.conv1d, of channels alone",
         "conv1d",

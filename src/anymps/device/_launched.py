@@ -92,7 +92,7 @@ def offer_calls(core: NativeCore, kernels: Metallib, release: str) -> frozenset[
     _launcher = Launcher(KernelLibrary(kernels, core), (major, minor))
     offered = _launcher.operators()
     core.offer_calls(offered, _launcher)
-    return frozenset(name.partition("::")[2].partition(".")[0] for name, *_ in offered)
+    return frozenset(name.partition("::")[2].partition(".")[0] for name in offered)
 
 
 def count_real_calls() -> int:

@@ -13,7 +13,6 @@ from anymps.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.kernels.launches._binary import BINARY as _BINARY
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Made, Work
 from anymps.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
-from anymps.kernels.launches._ctc import CTC as _CTC
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES
 from anymps.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
 from anymps.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
@@ -52,7 +51,6 @@ DESCRIBED: Mapping[str, Describe] = {
     **_LINALG,
     **_SOFTMAX,
     **_CONVOLUTIONS,
-    **_CTC,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
@@ -60,12 +58,8 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"{name}_",) for name in ("addcmul", "addcdiv")},
     "convolution": ("conv1d_", "conv2d_", "conv3d_"),
     **dict.fromkeys(("mm", "addmm"), ("gemv_",)),
-    "_grouped_mm": ("grouped_mm_",),
 }
 """How the names of an operator's kernels begin: in releases without any the operator is not offered."""
-
-WHOLE = frozenset({"_grouped_mm"})
-"""Operators that are offered even where the installed torch makes them of others; as a whole they may be declined."""
 
 TAKEN_ANEW: Mapping[str, str] = {
     **dict.fromkeys(("addcmul", "addcdiv"), "value"),

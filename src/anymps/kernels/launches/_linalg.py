@@ -1,4 +1,4 @@
-"""Factors of matrices that Metal kernels find, and products of reflections.
+"""Factors of matrices that Metal kernels find.
 
 Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`. Solvers and LU factors of torch
 2.13 are those of Metal Performance Shaders, which no wheel holds.
@@ -18,7 +18,6 @@ _BLOCK = 32
 _CHOLESKY = (32, 8, 1)  # threads of a group
 _MOST = 1024
 _LARGEST = 512  # rows or columns that the kernel of QR takes
-_BLOCKS = (2, 15)  # the first release that reflects by blocks
 
 
 def _cholesky(call: KernelCall) -> Work | None:
@@ -78,35 +77,7 @@ def _qr(call: KernelCall) -> Work | None:
     return Work((q, r), tuple(launches))
 
 
-def _householder(call: KernelCall) -> Work | None:
-    matrix, factors = call.given["input"], call.given["tau"]
-    if not call.makes(matrix, factors) or factors.dtype != matrix.dtype:
-        return None
-    name = f"orgqr_{NAMES.get(matrix.dtype)}"
-    rows, columns = matrix.shape[-2:]
-    if call.release >= _BLOCKS and rows > _BLOCK:
-        return None  # MPSGraph multiplies by blocks of reflectors
-    out = matrix.mT.contiguous().clone().mT  # column by column
-    factors = factors.contiguous()
-    products = [empty((*matrix.shape[:-2], rows, rows), matrix.dtype) for _ in range(3)]
-    params = {
-        "num_batch_dims": matrix.dim() - 2,
-        "m": rows,
-        "m2": rows * rows,
-        "n": columns,
-        "k": factors.shape[-1],
-        "A_strides": list(out.stride()),
-        "tau_strides": list(factors.stride()),
-        "H_strides": list(products[0].stride()),
-        "H_sizes": list(products[0].shape),
-    }
-    width = min(_MOST, rows * rows)
-    threads = (width * math.prod(matrix.shape[:-2]),)
-    return Work((out,), (Launch(name, (out, factors, *products, params), threads, (width,)),))
-
-
 LINALG: dict[str, Describe] = {
     "linalg_cholesky_ex": _cholesky,
     "linalg_qr": _qr,
-    "linalg_householder_product": _householder,
 }

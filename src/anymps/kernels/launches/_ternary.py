@@ -115,22 +115,8 @@ def _lerp(call: KernelCall) -> Work | None:
     return _work(call, out, Launch(f"lerp_tensor_{name}_{of}", (out, *operands, *further), threads))
 
 
-def _sampler_gradient(call: KernelCall, kernel: str, *names: str) -> Work | None:
-    tensors = [call.given[name] for name in names]
-    first = tensors[0]
-    if call.written or call.foreign or not first.numel():
-        return None
-    if any(one.dtype != first.dtype or one.shape != first.shape or one.is_neg() for one in tensors):
-        return None
-    name = f"{kernel}_{NAMES.get(first.dtype)}"
-    out = call.empty(first.shape, first.dtype)
-    return Work((out,), (Launch(name, (out, *(one.contiguous() for one in tensors)), (out.numel(),)),))
-
-
 TERNARY: dict[str, Describe] = {
     "lerp": _lerp,
     "addcmul": _scaled("addcmul"),
     "addcdiv": _scaled("addcdiv"),
-    "_standard_gamma_grad": lambda call: _sampler_gradient(call, "standard_gamma_grad", "self", "output"),
-    "_dirichlet_grad": lambda call: _sampler_gradient(call, "dirichlet_grad", "x", "alpha", "total"),
 }

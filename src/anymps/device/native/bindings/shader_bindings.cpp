@@ -25,15 +25,9 @@ void note_shader_error(const std::string& kernel, const std::string& message) {
   delayed::note(Refusal::Index, mark_rule("metal::" + kernel), message);
 }
 
-// Each of the operators is (name, whether it is offered whole).
 void offer_to_launcher(PyObject* operators, PyObject* launcher) {
-  std::unordered_map<std::string, bool> offers;
-  for_each(operators, [&](PyObject* one) {
-    const char* name;
-    int whole;
-    unpack(one, "sp", &name, &whole);
-    offers[name] = whole != 0;
-  });
+  std::unordered_set<std::string> offers;
+  for_each(operators, [&](PyObject* one) { offers.insert(to_string(one)); });
   offer_calls(offers, launcher);
   canaries::begin();
 }

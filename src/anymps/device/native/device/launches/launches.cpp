@@ -56,14 +56,8 @@ void raise_python_error() {
   throw std::move(error);
 }
 
-void offer_calls(const std::unordered_map<std::string, bool>& operators, PyObject* launcher) {
+void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher) {
   patches::keep(the_launcher, launcher);
-  for (const auto& [name, whole] : operators) {
-    const auto op = whole && find_rule(name) == nullptr ? find_operator(name) : std::nullopt;
-    if (op.has_value()) {
-      enter_rule(*op, name);
-    }
-  }
   each_rule([&](Rule& rule) {
     rule.offered = operators.count(rule.name) != 0;
   });
