@@ -79,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from peft import LoraConfig, PeftModel, get_peft_model
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError as error:
-        print(f"qlora_tiny: {error}; pip install {NEEDED}", file=sys.stderr)
+        missing = f"qlora_tiny: {error}; pip install {NEEDED}"
+        print(missing, file=sys.stderr)
         return 2
     torch.manual_seed(SEED)
 
