@@ -11,27 +11,6 @@ from described import declines, describe, launch_of
 LATER = (2, 15)
 
 
-def test_a_gated_unit() -> None:
-    """One run of a dense tensor: half of a dimension and what lies behind it; else its two halves by strides."""
-    x = torch.zeros(3, 6, 5)
-    launch = launch_of(describe("glu", self=x, dim=1))
-    assert (launch.kernel, launch.buffers[2], launch.threads) == ("glu_dense_float", 15, (15, 3))
-    launch = launch_of(describe("glu", self=x.mT, dim=2))
-    assert (launch.kernel, launch.threads) == ("glu_strided_float_float", (45,))
-    assert launch.buffers[2].data_ptr() - launch.buffers[1].data_ptr() == 3 * 5 * 4
-    assert declines("glu", self=x, dim=1, written=(torch.zeros(3, 3, 5).half(),))
-
-
-def test_a_gated_unit_backward() -> None:
-    """The strided kernel is told how many bytes behind the first half the second one lies."""
-    x, gradient = torch.zeros(3, 6), torch.zeros(3, 3)
-    launch = launch_of(describe("glu_backward", grad_output=gradient, self=x, dim=-1))
-    assert (launch.kernel, launch.buffers[3], launch.threads) == ("glu_backward_dense_float", 3, (3, 3))
-    launch = launch_of(describe("glu_backward", grad_output=gradient, self=torch.zeros(6, 3).t(), dim=-1))
-    assert launch.kernel == "glu_backward_float"
-    assert launch.buffers[3:] == ([3, 3], [4, 24], [12, 4], [4, 12], 12, 36, 2)
-
-
 def test_three_tensors_and_a_number() -> None:
     """The number is wide for halves; a cast tells sizes and dtypes of all four; a strided grid has three positions."""
     x, given = torch.ones(2, 3, 4, 5).half(), {"value": 3, "release": LATER}
@@ -104,14 +83,6 @@ def test_large_kernels_of_convolutions() -> None:
     assert declines("convolution", input=x[..., :255], weight=weight, **given)
 
 
-def test_small_inverses() -> None:
-    """A thread a matrix, up to four rows; results lie column by column."""
-    launch = launch_of(describe("linalg_inv_ex", A=torch.zeros(5, 2, 3, 3), check_errors=False))
-    assert (launch.kernel, launch.threads) == ("luInvSmall_3", (10,))
-    assert list(launch.buffers[3].values()) == [9, 3, 1, 9, 1, 3]
-    assert declines("linalg_inv_ex", A=torch.zeros(5, 5), check_errors=False)
-
-
 def test_numbers_at_equal_distances() -> None:
     """The first and the step, then how far apart the places lie; another size is made by the host first."""
     out = torch.zeros(20)[::2]
@@ -167,44 +138,6 @@ def test_a_matrix_by_a_column() -> None:
     launch = launch_of(describe("mm", self=torch.zeros(140, 100).half()[::2, ::2], mat2=y, release=LATER))
     assert (launch.kernel, launch.buffers[3]["ms"]) == ("gemv_nt_half_4_8_none_xc_strided", 2)
     assert declines("mm", self=x, mat2=torch.zeros(50, 2).half(), release=LATER)
-
-
-def test_groups_of_rows() -> None:
-    """A tile for the usual height of a group, one more of them a group; columns as rows of the transposed product."""
-    ends = torch.tensor([10, 40, 70], dtype=torch.int32)
-    given = {"offs": ends, "bias": None, "out_dtype": None, "release": LATER}
-    work = describe("_grouped_mm", self=torch.zeros(70, 64), mat2=torch.zeros(3, 64, 72), **given)
-    launch = launch_of(work)
-    assert (launch.kernel, launch.threads) == ("grouped_mm_rows_float_bm16_u32", (2 * 64, 8, 1))
-    work = describe("_grouped_mm", self=torch.zeros(3, 30, 64), mat2=torch.zeros(64, 200), **given)
-    launch = launch_of(work)
-    assert (launch.kernel, launch.buffers[4]["m"], launch.buffers[4]["out_stride_m"]) == (
-        "grouped_mm_rows_float_bm64_u32",
-        200,
-        1,
-    )
-    work = describe("_grouped_mm", self=torch.zeros(30, 70), mat2=torch.zeros(70, 8), **given)
-    assert work.results[0].shape == (3, 30, 8)
-    assert launch_of(work).threads == (64, 1, 3)
-
-
-def test_sequences_without_an_alignment() -> None:
-    """Targets one after the other begin where the one before ends; a group of threads has a sequence."""
-    chances, targets = torch.zeros(12, 3, 6), torch.zeros(8, dtype=torch.int64)
-    given = {"log_probs": chances, "targets": targets, "input_lengths": [12, 9, 12], "target_lengths": [4, 3, 1]}
-    work = describe("_ctc_loss", **given, blank=0, zero_infinity=False, release=LATER)
-    launch = launch_of(work)
-    assert (launch.kernel, launch.threads, launch.group) == ("ctc_loss_float_long_int32_t", (27,), (9,))
-    assert launch.buffers[6].tolist() == [0, 4, 7]
-
-
-def test_sums_by_coefficients() -> None:
-    """Each row of the coefficients makes one sum of the tensors along the first dimension."""
-    launch = launch_of(
-        describe("_compute_linear_combination", input=torch.zeros(6, 5, 7), coefficients=torch.zeros(4, 6))
-    )
-    assert (launch.kernel, launch.threads) == ("compute_linear_combination_float_u32", (140,))
-    assert launch.buffers[3:] == ([35, 4], [4, 140], [4, 0], [0, 24], [35, 1, 6, 2])
 
 
 def test_gradients_that_are_gathered() -> None:

@@ -157,56 +157,29 @@ def test_bags() -> None:
 
 
 def test_three_tensors() -> None:
-    """Dense ones element by element; else sizes and strides of all; other dtypes are cast within the kernel."""
-    matrix = torch.ones(3, 4)
-    found = launched("clamp", self=matrix, min=matrix, max=matrix)
-    assert (found[1].kernel, len(found[1].buffers), found[1].threads) == ("clamp_dense_float_float", 4, (12,))
-    found = launched("clamp", self=matrix, min=torch.ones(4), max=matrix)
-    assert found[1].kernel == "clamp_strided_float_float"
-    assert found[1].buffers[4:] == ([4, 3], [4, 16], [4, 16], [4, 0], [4, 16], 2)
-    found = launched("clamp", self=matrix, min=matrix.half(), max=matrix)
-    assert (found[1].kernel, found[1].buffers[4:]) == ("clamp_dense_cast_float", ([4, 2, 4], [6, 5, 6]))
-    found = launched("clamp", self=matrix, min=torch.ones(1, 4).half(), max=matrix)
-    assert found[1].kernel == "clamp_strided_cast_float"
-    assert found[1].buffers[9:] == (2, [6, 5, 6, 6])
-    found = launched("lerp", self=matrix, end=matrix, weight=matrix)
-    assert found[1].kernel == "lerp_tensor_dense_float"
+    """Dense ones element by element; else sizes and strides of all; a cast tells of the result, too."""
+    matrix, later = torch.ones(3, 4), {"value": 1, "release": (2, 15)}
+    found = launched("addcmul", self=matrix, tensor1=torch.ones(4), tensor2=matrix, **later)
+    assert (found[1].kernel, found[1].threads) == ("addcmul_strided_float_float_float", (4, 3, 1))
+    assert found[1].buffers[4:] == (1, [4, 3], [4, 16], [4, 16], [4, 0], [4, 16], 2)
+    found = launched("addcmul", self=matrix, tensor1=torch.ones(1, 4).half(), tensor2=matrix, **later)
+    assert found[1].kernel == "addcmul_strided_cast_float_float"
+    assert found[1].buffers[10:] == (2, [6, 5, 6, 6])
+    for release, kernel in (((2, 13), "lerp_tensor_dense_float"), ((2, 15), "lerp_dense_float_float")):
+        found = launched("lerp", release=release, self=matrix, end=matrix, weight=matrix)
+        assert found[1].kernel == kernel
     found = launched("lerp", self=matrix, end=matrix, weight=0.5)
     assert found[1].kernel == "lerp_alpha_dense_float_float_float"
 
 
 def test_three_tensors_that_are_left_to_others() -> None:
     """A tensor of the CPU, one of no dimension in another dtype, and a result of another shape."""
-    matrix = torch.ones(3, 4)
-    assert declines("clamp", foreign={"min"}, self=matrix, min=torch.ones(()), max=None)
-    assert declines("clamp", self=matrix, min=torch.ones(()).half(), max=matrix)
-    assert declines("clamp", written=(torch.ones(4),), self=torch.ones(4), min=matrix, max=matrix)
-    assert declines("lerp", self=matrix, end=matrix, weight=matrix.half())
-
-
-def test_clamps() -> None:
-    """Both bounds are a struct, one is a number; a bound that is a tensor is a maximum or a minimum."""
-    found = launched("clamp", self=FOUR, min=0.5, max=2)
-    assert found[1].kernel == "clamp_scalar_dense_float_float_ClampScalarParams_float"
-    assert found[1].buffers[2:] == ({"min": 0.5, "max": 2},)
-    for given, kernel in (
-        ({"min": 1, "max": None}, "clamp_min_scalar_dense_int_int_int"),
-        ({"min": None, "max": 3}, "clamp_max_scalar_dense_int_int_int"),
-        ({"min": FOUR.int(), "max": None}, "maximum_dense_int_int"),
-        ({"min": None, "max": FOUR.int()}, "minimum_dense_int_int"),
-    ):
-        found = launched("clamp", self=FOUR.int(), **given)
-        assert found[1].kernel == kernel
-    found = launched("clamp_min", self=FOUR, min=1)
-    assert found[1].kernel == "clamp_min_scalar_dense_float_float_float"
-
-
-def test_clamps_that_are_left_to_others() -> None:
-    """A bound that changes the dtype or does not fit it, NaN, and truth values."""
-    assert declines("clamp", self=FOUR.int(), min=0.5, max=None)
-    assert declines("clamp", self=FOUR.to(torch.uint8), min=-1, max=None)
-    assert declines("clamp_max", self=FOUR, max=float("nan"))
-    assert declines("clamp", self=FOUR > 1, min=0, max=1)
+    given = {"self": torch.ones(3, 4), "tensor1": torch.ones(3, 4), "tensor2": torch.ones(()), "value": 1}
+    assert describe("addcmul", **given) is not None
+    assert declines("addcmul", foreign={"tensor2"}, **given)
+    assert declines("addcmul", **{**given, "tensor2": torch.ones(()).half()})
+    assert declines("addcmul", written=(torch.ones(4),), **given)
+    assert declines("lerp", self=given["self"], end=given["self"], weight=given["self"].half())
 
 
 @pytest.mark.parametrize(("given", "packed"), [(0.5, (0.5, 0.0)), (1 - 2j, (1.0, -2.0))])

@@ -2,45 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from tests.described import declines, describe, launch_of
-
-A, B = torch.ones(20, 33, dtype=torch.int32), torch.ones(33, 17, dtype=torch.int32)
-
-
-def test_products_of_integers() -> None:
-    """16 by 16 numbers a group; strides of each tensor."""
-    launch = launch_of(describe("mm", self=A, mat2=B))
-    assert (launch.kernel, launch.threads, launch.group) == ("matmul_int", (32, 32, 1), (16, 16, 1))
-    assert launch.buffers[3:] == ([33, 1, 17, 1, 17, 1], [20, 33, 17])
-    launch = launch_of(describe("addmm", self=B[0], mat1=A, mat2=B, beta=3, alpha=2))
-    assert (launch.kernel, launch.buffers[4:6]) == ("addmm_int", ([2, 3], [33, 1, 17, 1, 17, 1, 0, 1]))
-    assert launch_of(describe("addmm", self=B[0], mat1=A, mat2=B, beta=0.0, alpha=1.0)).kernel == "matmul_int"
-
-
-def test_products_of_batches() -> None:
-    """Strides innermost first; `addbmm` sums over the batches."""
-    a, b = A.expand(3, 20, 33), B.expand(3, 33, 17)
-    launch = launch_of(describe("bmm", self=a, mat2=b))
-    assert (launch.kernel, launch.threads) == ("naive_bmm_int", (32, 32, 3))
-    assert launch.buffers[3:] == ([1, 33, 0, 1, 17, 0, 1, 17, 340], [20, 33, 17, 3])
-    given = {"batch1": a, "batch2": b, "beta": 3, "alpha": 2}
-    launch = launch_of(describe("baddbmm", self=B[0], **given))
-    assert (launch.kernel, launch.threads, launch.buffers[4]) == ("naive_baddbmm_int", (32, 32, 3), [2, 3])
-    launch = launch_of(describe("addbmm", self=B[0], **given))
-    assert (launch.kernel, launch.threads, launch.buffers[6]) == ("naive_addbmm_int", (32, 32, 1), [20, 33, 17, 3])
-
-
-def test_products_that_are_mpsgraphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of floats, unless the program prefers Metal; later releases have other kernels for integers."""
-    assert declines("mm", self=A.float(), mat2=B.float())
-    assert declines("mm", release=(2, 14), self=A, mat2=B)
-    wide = torch.ones(2, 2049, dtype=torch.complex64)
-    assert launch_of(describe("mm", self=wide, mat2=wide.t())).kernel == "matmul_float2"
-    assert declines("mm", self=wide[:, :2048], mat2=wide[:, :2048].t())
-    monkeypatch.setenv("PYTORCH_MPS_PREFER_METAL", "1")
-    assert launch_of(describe("mm", self=A.float(), mat2=B.float())).kernel == "matmul_float"
 
 
 def test_weights_of_four_bits() -> None:
@@ -80,11 +43,3 @@ def test_qr() -> None:
     assert [one.kernel for one in copies] == ["copy_identity_strided_float_float"] * 2
     assert [one.shape for one in work.results] == [(2, 9, 4), (2, 4, 4)]
     assert declines("linalg_qr", A=torch.ones(2, 9, 4), mode="r")
-
-
-def test_products_of_reflections() -> None:
-    """In place of a copy that lies column by column."""
-    launch = launch_of(describe("linalg_householder_product", input=torch.ones(3, 6, 4), tau=torch.ones(3, 4)))
-    assert (launch.kernel, launch.threads, launch.group) == ("orgqr_float", (108,), (36,))
-    params = launch.buffers[5]
-    assert (params["m2"], params["k"], params["A_strides"], params["H_sizes"]) == (36, 4, [24, 1, 6], [3, 6, 6])

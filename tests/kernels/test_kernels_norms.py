@@ -1,4 +1,4 @@
-"""Launches of norms along dimensions, of distances and cross products."""
+"""Launches of norms along dimensions, and of cross products."""
 
 from __future__ import annotations
 
@@ -35,22 +35,6 @@ def test_norms_that_are_left_to_others() -> None:
     assert declines("linalg_vector_norm", release=(2, 14), self=X, **given)
     assert declines("linalg_vector_norm", self=X, **{**given, "dtype": torch.float16})
     assert declines("linalg_vector_norm", self=X[:0], **given)
-
-
-def test_backward_of_distances() -> None:
-    """A group of 32 or 128 threads over the columns; nothing for 0 and 2."""
-    x, other, gradient = torch.ones(9, 70), torch.ones(8, 70), torch.ones(9, 8)
-    given = {"grad": gradient, "x1": x, "x2": other, "cdist": gradient}
-    launch = launch_of(describe("_cdist_backward", p=3.0, **given))
-    assert (launch.kernel, launch.threads, launch.group) == (
-        "cdist_backward_float_p2_tg128",
-        (128, 9, 1),
-        (128, 1, 1),
-    )
-    assert launch.buffers[5] == {"B": 1, "P": 9, "R": 8, "D": 70, "p_minus_1": 2.0}
-    narrow = {**given, "x1": x[:, :20], "x2": other[:, :20]}
-    assert launch_of(describe("_cdist_backward", p=float("inf"), **narrow)).kernel == "cdist_backward_float_p1_tg32"
-    assert declines("_cdist_backward", p=2.0, **given)
 
 
 def test_cross_products() -> None:

@@ -178,13 +178,3 @@ def test_a_histogram() -> None:
     assert work.launches[1].buffers[5] == [0.5, 1.0, 1.5]
     work = describe("histc", self=alone, bins=2, min=0, max=0)
     assert work.launches[1].buffers[5] == [0.0, 1.0, 2.0]
-
-
-def test_slices_of_a_norm() -> None:
-    """Factors of the norms, and their product with the numbers."""
-    x = torch.ones(4, 3)
-    work = describe("renorm", self=x, p=2, dim=0, maxnorm=1.5)
-    first, second = work.launches
-    assert (first.kernel, first.threads, first.buffers[2]) == ("renorm_float", (4,), 1.5)
-    assert (second.kernel, second.threads) == ("mul_strided_float_float", (12,))
-    assert second.buffers[3:] == ([3, 4], [4, 12], [4, 12], [0, 4], [2, 0, 0])

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -42,11 +39,7 @@ _aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of an operator: its call, and what it is given of a dtype; the first result alone if `first`.
-
-    `prefers_metal` asks as in a program that sets PYTORCH_MPS_PREFER_METAL; without `looks_back` no group of threads
-    waits for another, as before the M3.
-    """
+    """What is asked of an operator: its call, and what it is given of a dtype; the first result alone if `first`."""
 
     title: str
     kernel: str
@@ -54,12 +47,6 @@ class Asked:
     call: Callable[..., Any]
     given: Callable[[torch.dtype], Iterator[Given]]
     first: bool = False
-    prefers_metal: bool = False
-    looks_back: bool = True
-
-    def setting(self) -> AbstractContextManager[Any]:
-        """The environment of the call."""
-        return mock.patch.dict(os.environ, {"PYTORCH_MPS_PREFER_METAL": "1"}) if self.prefers_metal else nullcontext()
 
 
 def numbers(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
@@ -119,11 +106,8 @@ def _every_attention(title: str, given: Callable[[torch.dtype], Iterator[Given]]
     )
 
 
-_COLUMNS = (2, 3, 4, 5, 6, 7, 8, 11, 14, 20, 40)
-
-
-def _split_scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
-    """Rows that are short and many, or long; columns that are long, of every width; and transposed ones."""
+def _scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
+    """Rows that are short and many, and transposed ones."""
     dtypes = (*FLOATS, torch.int64, torch.int32)
     near_one = title == "cumprod"
 
@@ -137,17 +121,7 @@ def _split_scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
 
     return (
         Asked(f"{title}, many short rows", title, dtypes, lambda x: call(x, 1), given((5000, 17), (4096, 32))),
-        Asked(f"{title}, long rows", title, dtypes, lambda x: call(x, 1), given((2, 70_000))),
         Asked(f"{title}, transposed", title, dtypes, lambda x: call(x.t(), 1), given((70, 300))),
-        Asked(f"{title}, columns", title, dtypes, lambda x: call(x, 1), given(*((2, 3000, one) for one in _COLUMNS))),
-        Asked(
-            f"{title}, in blocks",
-            title,
-            FLOATS,
-            lambda x: call(x, 1),
-            given((2, 70_000), *((2, 3000, one) for one in (2, 4, 8, 16))),
-            looks_back=False,
-        ),
     )
 
 
@@ -175,48 +149,12 @@ def _symmetric(dtype: torch.dtype) -> Iterator[Given]:
         yield (x @ x.mH + size * torch.eye(size),)
 
 
-def _reflections(dtype: torch.dtype) -> Iterator[Given]:
-    for shape in ((5, 5), (3, 6, 4)):
-        yield torch.geqrf(numbers(dtype, *shape))
-
-
-def _distances(dtype: torch.dtype) -> Iterator[Given]:
-    for columns in (20, 70):
-        x, other = numbers(dtype, 9, columns), numbers(dtype, 8, columns)
-        yield x, other, numbers(dtype, 9, 8)
-
-
-def _matrices(prefers_metal: bool, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
-    end = ", PYTORCH_MPS_PREFER_METAL" if prefers_metal else ""
-    calls: tuple[tuple[str, str, Callable[..., Any], tuple[tuple[int, ...], ...]], ...] = (
-        ("mm", "matmul", torch.mm, ((20, 33), (33, 17))),
-        ("addmm", "addmm", lambda c, a, b: torch.addmm(c, a, b, alpha=2, beta=3), ((17,), (20, 33), (33, 17))),
-        ("bmm", "naive_bmm", torch.bmm, ((3, 20, 33), (3, 33, 17))),
-        (
-            "baddbmm",
-            "naive_baddbmm",
-            lambda c, a, b: torch.baddbmm(c, a, b, alpha=2, beta=3),
-            ((3, 20, 17), (3, 20, 33), (3, 33, 17)),
-        ),
-        (
-            "addbmm",
-            "naive_addbmm",
-            lambda c, a, b: torch.addbmm(c, a, b, alpha=2, beta=3),
-            ((20, 17), (3, 20, 33), (3, 33, 17)),
-        ),
-    )
-    return tuple(
-        Asked(name + end, kernel, dtypes, call, of(*shapes), prefers_metal=prefers_metal)
-        for name, kernel, call, shapes in calls
-    )
-
-
 ASKED: tuple[Asked, ...] = (
     *_every_attention("few queries", _heads(3, 20, (64, 96, 128, 256))),
     *_every_attention("few queries and many keys", _heads(2, 1030, (64, 96, 128, 256))),
     *_every_attention("many queries", _heads(20, 33, (32, 64, 72, 80, 96, 128, 256))),
-    *_split_scans("cumsum", torch.cumsum),
-    *_split_scans("cumprod", torch.cumprod),
+    *_scans("cumsum", torch.cumsum),
+    *_scans("cumprod", torch.cumprod),
     *(
         Asked(
             f"{name}, any dimension",
@@ -298,16 +236,6 @@ ASKED: tuple[Asked, ...] = (
         lambda a, b, w: torch.lerp(a, b.transpose(0, 2), w),
         of((3, 5, 7), (7, 5, 3), (3, 5, 7)),
     ),
-    *(
-        Asked(
-            f"cdist, backward, p = {p}",
-            "cdist_backward",
-            FLOATS,
-            lambda x, other, g, p=p: _aten._cdist_backward(g, x, other, p, _aten._cdist_forward(x, other, p, None)),
-            _distances,
-        )
-        for p in (1.0, 3.0, float("inf"))
-    ),
     Asked(
         "linalg.cross",
         "cross",
@@ -316,8 +244,6 @@ ASKED: tuple[Asked, ...] = (
         of((3, 70), (3, 70)),
     ),
     Asked("linalg.cross, broadcast", "cross", (*FLOATS, *INTEGERS, *COMPLEX), torch.linalg.cross, of((9, 3), (1, 3))),
-    *_matrices(False, INTEGERS),
-    *_matrices(True, (*FLOATS, *COMPLEX)),
     Asked("linalg.cholesky_ex", "cholesky", (torch.float32, *COMPLEX), torch.linalg.cholesky_ex, _symmetric),
     Asked(
         "linalg.cholesky_ex, upper",
@@ -327,13 +253,6 @@ ASKED: tuple[Asked, ...] = (
         _symmetric,
     ),
     Asked("linalg.qr", "linalg_qr", (torch.float32,), torch.linalg.qr, each((5, 5), (9, 4), (4, 9), (2, 3, 6, 4))),
-    Asked(
-        "linalg.householder_product",
-        "orgqr",
-        (torch.float32, torch.complex64),
-        torch.linalg.householder_product,
-        _reflections,
-    ),
     Asked(
         "nn.functional.layer_norm, long rows",
         "layer_norm",
@@ -359,20 +278,6 @@ ASKED: tuple[Asked, ...] = (
         ),
         of((4, 7)),
     ),
-    Asked(
-        "_standard_gamma_grad",
-        "standard_gamma_grad",
-        FLOATS,
-        torch._standard_gamma_grad,
-        lambda dtype: iter([tuple(torch.linspace(low, 7, 70).to(dtype) for low in (0.1, 0.3))]),
-    ),
-    Asked(
-        "_dirichlet_grad",
-        "dirichlet_grad",
-        FLOATS,
-        torch._dirichlet_grad,
-        lambda dtype: iter([tuple(torch.linspace(*ends, 70).to(dtype) for ends in ((0.1, 0.9), (0.3, 2), (2.5, 5)))]),
-    ),
 )
 
 
@@ -381,14 +286,14 @@ def compare_asked(
 ) -> Iterator[tuple[str, str, torch.dtype, Difference]]:
     """A row of each title and dtype; what the device refuses, a Mac refuses too."""
     later = list(release) > [int(one) for one in torch.__version__.split(".")[:2]]
-    launchers = {looks_back: Launcher(library, release, looks_back) for looks_back in (True, False)}
+    launcher = Launcher(library, release)
     for title, rows in itertools.groupby(calls, lambda one: one.title):
         asked = list(rows)
         for dtype in DTYPES if not names or asked[0].kernel in names else ():
             found = Difference()
             for one in asked:
                 if dtype in one.dtypes:
-                    _compare(launchers[one.looks_back], one, dtype, found, later)
+                    _compare(launcher, one, dtype, found, later)
             if found.elements:
                 yield title, asked[0].kernel, dtype, found
 
@@ -406,8 +311,7 @@ def _compare(launcher: Launcher, asked: Asked, dtype: torch.dtype, found: Differ
                 results = asked.call(*given)
             except (RuntimeError, NotImplementedError, TypeError):
                 continue
-        with asked.setting():
-            by_kernel = run_described(launcher, asked.call, on_device)
+        by_kernel = run_described(launcher, asked.call, on_device)
         if by_kernel is None:
             continue
         results = results if isinstance(results, tuple) else (results,)

@@ -24,7 +24,6 @@ from .values import DTYPES
 
 _MOST_SAMPLES = 24
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "clamp": ("clamp", "clamp_min", "clamp_max"),
     "lerp": ("lerp",),
     "cumsum": ("cumsum",),
     "cumprod": ("cumprod",),
@@ -43,15 +42,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "nearest": ("nn.functional.interpolate.nearest", "nn.functional.interpolate.nearest-exact"),
     "unfold": ("unfold",),
     "histograms": ("histc", "histogram"),
-    "renorm": ("renorm",),
 }
 """By family: the entries of the database, a variant after a dot where it has one."""
 _EMPTY_FIRST = {"nn.functional.unfold"}
 """Entries that begin with more empty samples than are taken."""
 _VARIANTS = ("scatter_reduce.", "nn.functional.interpolate.")
 _PACKETS = {
-    *("clamp", "clamp_min", "clamp_max", "lerp"),
-    *("cumsum", "cumprod", "logcumsumexp", "sort", "scatter", "scatter_add"),
+    *("lerp", "cumsum", "cumprod", "logcumsumexp", "sort", "scatter", "scatter_add"),
     *("scatter_reduce", "embedding_dense_backward", "native_group_norm", "native_group_norm_backward"),
     *("col2im", "_embedding_bag_per_sample_weights_backward"),
     *("avg_pool3d_backward", "grid_sampler_2d"),
@@ -59,7 +56,7 @@ _PACKETS = {
     *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
     *("upsample_bicubic2d_backward", "upsample_trilinear3d_backward", "upsample_nearest3d_backward"),
     *("_upsample_nearest_exact3d_backward", "grid_sampler_3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward"),
-    *("unfold_backward", "replication_pad1d_backward", "topk", "kthvalue", "histc", "histogram", "renorm"),
+    *("unfold_backward", "replication_pad1d_backward", "topk", "kthvalue", "histc", "histogram"),
     *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_backward", "_embedding_bag_dense_backward"),
 }
 _PLACES = {"sort", "topk", "kthvalue"}

@@ -49,10 +49,6 @@ def _scaled(name: str, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
     )
 
 
-def _small_matrices(dtype: torch.dtype) -> Iterator[Given]:
-    return ((numbers(dtype, 7, size, size),) for size in range(1, 5))
-
-
 def _softmax(kernel: str) -> tuple[Asked, ...]:
     call = getattr(F, kernel)
     return (
@@ -92,38 +88,6 @@ def _with_bias(dtype: torch.dtype) -> Iterator[Given]:
     for x, y in _with_vector(dtype):
         yield numbers(dtype, x.shape[0], y.shape[1]), x, y
         yield numbers(dtype, y.shape[1]), x, y
-
-
-def _groups(dtype: torch.dtype) -> Iterator[Given]:
-    """Groups of rows, of columns and of summands: one is empty."""
-    for rows in (70, 100, 200):
-        ends = torch.tensor([10, 40, 40, rows], dtype=torch.int32)
-        yield numbers(dtype, rows, 64), numbers(dtype, 4, 64, 72), ends
-        yield numbers(dtype, rows, 64), numbers(dtype, 4, 72, 64).mT, ends
-        yield (
-            numbers(dtype, 4, rows // 3, 64),
-            numbers(dtype, 64, rows).contiguous()[:, : rows // 8 * 8],
-            ends.clamp(max=rows // 8 * 8),
-        )
-        yield numbers(dtype, rows // 3, 72), numbers(dtype, 72, 48), ends.clamp(max=72)
-
-
-_LENGTHS_OF = [12, 9, 12], [4, 3, 1]
-
-
-def _sequences(dtype: torch.dtype) -> Iterator[Given]:
-    """Logarithms of chances, and targets of both widths, side by side or one after the other."""
-    chances = torch.log_softmax(numbers(torch.float32, 12, 3, 6), 2).to(dtype)
-    for index in (torch.int32, torch.int64):
-        targets = (torch.arange(12).view(3, 4) * 3 % 5 + 1).to(index)
-        yield chances, targets
-        yield chances, targets.flatten()[:8]
-
-
-def _sequences_back(dtype: torch.dtype) -> Iterator[Given]:
-    for chances, targets in _sequences(dtype):
-        loss, log_alpha = _aten._ctc_loss(chances, targets, *_LENGTHS_OF, 0, False)
-        yield numbers(dtype, 3), chances, targets, loss, log_alpha
 
 
 def _ranges(name: str, *ends: tuple[int, int, int]) -> tuple[Asked, ...]:
@@ -209,46 +173,13 @@ LATER: tuple[Asked, ...] = (
         lambda x, w: torch.histogram(x, 9, weight=w),
         of((70, 9), (70, 9)),
     ),
-    Asked("_grouped_mm", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _groups),
-    Asked(
-        "_ctc_loss",
-        "ctc_loss",
-        (torch.float32,),
-        lambda x, y: _aten._ctc_loss(x, y, *_LENGTHS_OF, 0, False),
-        _sequences,
-        first=True,
-    ),
-    Asked(
-        "_ctc_loss_backward",
-        "ctc_loss",
-        (torch.float32,),
-        lambda g, x, y, loss, chances: _aten._ctc_loss_backward(g, x, y, *_LENGTHS_OF, loss, chances, 0, False),
-        _sequences_back,
-    ),
     Asked("mm, of a vector", "gemv", FLOATS, torch.mm, _with_vector),
     Asked("addmm, of a vector", "gemv", FLOATS, lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), _with_bias),
-    Asked(
-        "_compute_linear_combination",
-        "compute_linear_combination",
-        (*FLOATS, torch.complex64),
-        lambda x, c: _aten._compute_linear_combination(x, c),
-        of((6, 5, 7), (4, 6)),
-    ),
     *_scaled("addcmul", (*_ALL, *INTEGERS)),
     *_scaled("addcdiv", _ALL),
     Asked("lerp, of integers", "lerp", (torch.int64,), torch.lerp, of((5, 7), (5, 7), (5, 7))),
     Asked("pow, of two dtypes", "pow", (*FLOATS, *INTEGERS), torch.pow, _mixed_pairs),
     Asked("pow, of a number", "pow", (*FLOATS, *INTEGERS, *COMPLEX), lambda x: torch.pow(2, x), _positive),
-    Asked("nn.functional.glu", "glu", FLOATS, lambda x: F.glu(x, 1), each((5, 8), (3, 6, 50))),
-    Asked("nn.functional.glu, transposed", "glu", FLOATS, lambda x: F.glu(x.t(), 0), each((5, 8), (50, 6))),
-    Asked("glu_backward", "glu_backward", FLOATS, lambda g, x: _aten.glu_backward(g, x, 1), of((5, 4), (5, 8))),
-    Asked(
-        "glu_backward, transposed",
-        "glu_backward",
-        FLOATS,
-        lambda g, x: _aten.glu_backward(g, x.t(), 1),
-        of((5, 4), (8, 5)),
-    ),
     Asked(
         "arange",
         "arange",
@@ -263,7 +194,6 @@ LATER: tuple[Asked, ...] = (
         lambda x: torch.arange(-2.5, 7, 0.3, out=x),
         each((32,)),
     ),
-    Asked("linalg.inv_ex", "linalg_inv", (torch.float32,), torch.linalg.inv_ex, _small_matrices),
     Asked(
         "nn.functional.conv2d, kernels of 256",
         "conv2d",

@@ -1,4 +1,4 @@
-"""Calls that come to kernels of torch 2.15 alone: slices, repetitions, medians, sorts, factors, convolutions."""
+"""Calls that come to kernels of torch 2.15 alone: slices, medians, sorts, convolutions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ _aten = torch.ops.aten
 _ALL = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
 _REAL = (*FLOATS, *INTEGERS)
 _ADDED = (*_ALL, torch.complex32)
-_TALL = ((1500, 20), (3000, 20), (4100, 5))
-"""Matrices whose panels have sixteen columns, eight, and one."""
 
 
 def _added(index: torch.dtype, count: int) -> Callable[[torch.dtype], Iterator[Given]]:
@@ -75,28 +73,6 @@ def _with_nan(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Give
     return given
 
 
-def _triangles(dtype: torch.dtype) -> Iterator[Given]:
-    """Matrices of each size that has a kernel, and right-hand sides: eight, and some more."""
-    for size in (16, 32, 64):
-        matrix = numbers(dtype, 2, size, size) / size + 2 * torch.eye(size)
-        for sides in (8, 19):
-            yield matrix, numbers(dtype, 2, size, sides)
-            yield matrix.mT.contiguous().mT, numbers(dtype, sides, size).t()
-
-
-def _factors(dtype: torch.dtype) -> Iterator[Given]:
-    """LU factors, their pivots, and right-hand sides."""
-    for size in (5, 70):
-        matrix = numbers(dtype, 2, size, size) / size + 2 * torch.eye(size)
-        factors, pivots, _ = torch.linalg.lu_factor_ex(matrix)
-        yield factors, pivots, numbers(dtype, 2, size, 3)
-
-
-def _few_rows(dtype: torch.dtype) -> Iterator[Given]:
-    ends = torch.tensor([1, 2, 2, 4, 4], dtype=torch.int32)
-    yield numbers(dtype, 4, 64), numbers(dtype, 5, 72, 64).mT, ends
-
-
 def _along_a_line(dtype: torch.dtype) -> Iterator[Given]:
     """Signals side by side, then with channels last."""
     x = numbers(dtype, 2, 6, 50)
@@ -110,45 +86,7 @@ def _lines(dtype: torch.dtype) -> Iterator[Given]:
         yield one, numbers(dtype, 8, 3, 5), numbers(dtype, 8)
 
 
-_FACTORS: tuple[Asked, ...] = (
-    *(
-        Asked(
-            f"linalg.solve_triangular{title}",
-            "triangular_solve",
-            (torch.float32,),
-            lambda a, b, upper=upper, unit=unit, left=left: torch.linalg.solve_triangular(
-                a, b if left else b.mT, upper=upper, unitriangular=unit, left=left
-            ),
-            _triangles,
-        )
-        for title, upper, unit, left in (
-            ("", False, False, True),
-            (", of ones", False, True, True),
-            (", upper", True, False, True),
-            (", from the right", True, True, False),
-        )
-    ),
-    Asked("geqrf", "geqrf", (torch.float32,), torch.geqrf, each((5, 3), (2, 40, 7), (20, 50), (300, 20), (600, 4))),
-    Asked(
-        "linalg.lu_factor_ex",
-        "lu",
-        (torch.float32, *COMPLEX),
-        torch.linalg.lu_factor_ex,
-        each((5, 5), (2, 40, 40), (40, 70), (70, 40), (130, 130), *_TALL),
-    ),
-    *(
-        Asked(
-            f"linalg.lu_solve{', adjoint' * adjoint}",
-            "lu",
-            (torch.float32, *COMPLEX),
-            lambda factors, pivots, b, adjoint=adjoint: torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint),
-            _factors,
-        )
-        for adjoint in (False, True)
-    ),
-    Asked(
-        "_grouped_mm, few rows", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _few_rows
-    ),
+_OTHERS: tuple[Asked, ...] = (
     Asked(
         "nn.functional.conv1d, of channels alone",
         "conv1d",
@@ -174,7 +112,7 @@ _FACTORS: tuple[Asked, ...] = (
 )
 
 NEWEST: tuple[Asked, ...] = (
-    *_FACTORS,
+    *_OTHERS,
     *_slices(),
     *_medians(),
     *(

@@ -436,7 +436,7 @@ def _install(
     known = hazards(version, mac.macos, mac.metal_family)
     if kernels is not None:
         release, metallib = kernels
-        computed = offer_calls(core, metallib, release, mac)
+        computed = offer_calls(core, metallib, release)
         known = hazards_with_kernels(version, release, computed, mac.macos, mac.metal_family)
     if gpu is not None:
         settle_accuracy(gpu.number)

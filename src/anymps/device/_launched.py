@@ -13,14 +13,9 @@ from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
     from anymps.kernels import Launcher, Metallib
-    from anymps.mac import Mac
     from anymps.rules import TorchVersion
 
 KERNELS = row_of("kernels")
-
-# Where scans of floats take kernels whose groups wait for one another (ScanKernel.mm of the pytorch tree)
-_WITHOUT_LOOKING_BACK = {"apple7", "apple8"}
-_LOOKS_BACK_FROM = (15, 0)
 
 _launcher: Launcher | None = None
 
@@ -88,17 +83,16 @@ def _release_of(version: TorchVersion) -> str:
     return str(version).partition("+")[0]
 
 
-def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> frozenset[str]:
+def offer_calls(core: NativeCore, kernels: Metallib, release: str) -> frozenset[str]:
     """Has the device offer its calls to the kernels of a release first; the base names of the operators offered."""
     global _launcher
     from anymps.kernels import KernelLibrary, Launcher
 
     major, minor = parse_torch_version(release).release
-    looks_back = mac.metal_family not in _WITHOUT_LOOKING_BACK and mac.macos >= _LOOKS_BACK_FROM
-    _launcher = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back)
+    _launcher = Launcher(KernelLibrary(kernels, core), (major, minor))
     offered = _launcher.operators()
     core.offer_calls(offered, _launcher)
-    return frozenset(name.partition("::")[2].partition(".")[0] for name, *_ in offered)
+    return frozenset(name.partition("::")[2].partition(".")[0] for name in offered)
 
 
 def count_real_calls() -> int:

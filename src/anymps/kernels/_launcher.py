@@ -13,7 +13,7 @@ from anymps._errors import KernelsError
 from anymps.kernels._llvm import llvm
 from anymps.kernels._memo import Recipe, Signature, recipe_of, signature_of, tensors_of
 from anymps.kernels._support import support
-from anymps.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, TAKEN_ANEW, WHOLE, KernelCall, Work
+from anymps.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, TAKEN_ANEW, KernelCall, Work
 
 if TYPE_CHECKING:
     from anymps.kernels._library import CompiledKernel, KernelLibrary
@@ -31,10 +31,9 @@ def check_tools() -> None:
 class Launcher:
     """What the device offers its calls to. Names of operators are whole: `aten::add.Tensor`."""
 
-    def __init__(self, library: KernelLibrary, release: tuple[int, int], looks_back: bool = True) -> None:
+    def __init__(self, library: KernelLibrary, release: tuple[int, int]) -> None:
         self._library = library
         self._release = release
-        self._looks_back = looks_back
         self._schemas = {f"aten::{name}": schema for name, schema in _overloads()}
         self._anew = dict(_taken_anew(self._schemas))
         self._lost: set[str] = set()  # kernels that this machine cannot run
@@ -43,14 +42,11 @@ class Launcher:
         self.real: Counter[str] = Counter()
         """How many calls of each operator a kernel has computed."""
 
-    def operators(self) -> list[tuple[str, bool]]:
-        """The operators that may have a described launch, in this release.
-
-        With each, whether it is offered even where torch makes it of others.
-        """
+    def operators(self) -> list[str]:
+        """The operators that may have a described launch, in this release."""
         names = dir(self._library)
         without = {packet for packet, start in BEGINNINGS.items() if not any(name.startswith(start) for name in names)}
-        return sorted((name, _packet(name) in WHOLE) for name in self._schemas if _packet(name) not in without)
+        return sorted(name for name in self._schemas if _packet(name) not in without)
 
     def __call__(
         self, operator: str, arguments: list[Any], foreign: list[int], numbers: Sequence[int] = ()
@@ -84,7 +80,6 @@ class Launcher:
             frozenset(names[position] for position in foreign),
             self._library,
             self._release,
-            self._looks_back,
         )
         before = [one.shape for one in tensors_of(arguments)]
         packet = _packet(operator)

@@ -13,12 +13,10 @@ from anymps.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.kernels.launches._binary import BINARY as _BINARY
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Made, Work
 from anymps.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
-from anymps.kernels.launches._ctc import CTC as _CTC
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES
 from anymps.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
 from anymps.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
 from anymps.kernels.launches._linalg import LINALG as _LINALG
-from anymps.kernels.launches._lu import LU as _LU
 from anymps.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.kernels.launches._normalizations import NORMALIZATIONS as _NORMALIZATIONS
 from anymps.kernels.launches._norms import NORMS as _NORMS
@@ -37,7 +35,6 @@ DESCRIBED: Mapping[str, Describe] = {
     **_UNARY,
     **_EMBEDDING_BAGS,
     **_RESAMPLING,
-    **_LU,
     **_SCATTERS,
     **_NORMALIZATIONS,
     **_REDUCTIONS,
@@ -54,20 +51,15 @@ DESCRIBED: Mapping[str, Describe] = {
     **_LINALG,
     **_SOFTMAX,
     **_CONVOLUTIONS,
-    **_CTC,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
 BEGINNINGS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"{name}_",) for name in ("addcmul", "addcdiv")},
     "convolution": ("conv1d_", "conv2d_", "conv3d_"),
-    "linalg_lu_solve": ("trsmDiagSolveLU_",),
-    "_grouped_mm": ("grouped_mm_",),
+    **dict.fromkeys(("mm", "addmm"), ("gemv_",)),
 }
 """How the names of an operator's kernels begin: in releases without any the operator is not offered."""
-
-WHOLE = frozenset({"linalg_lu_solve", "_grouped_mm"})
-"""Operators that are offered even where the installed torch makes them of others; as a whole they may be declined."""
 
 TAKEN_ANEW: Mapping[str, str] = {
     **dict.fromkeys(("addcmul", "addcdiv"), "value"),

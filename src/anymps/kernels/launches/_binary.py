@@ -2,13 +2,11 @@
 
 Source: `c10/metal/indexing.h` (binary_dense, binary_dense_scalar, binary_dense_broadcast, binary_strided, each with a
 cast and with one number more) of torch 2.13's wheel. The host reads a number of the CPU at the beginning of its storage
-up to torch 2.13 (pytorch pull request 187229). `glu` takes the halves of a tensor as two; its kernels have the
-arguments that those of torch 2.15's wheel describe.
+up to torch 2.13 (pytorch pull request 187229).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -220,55 +218,8 @@ def _repeats(small: torch.Tensor, large: torch.Tensor) -> bool:
     )
 
 
-def _glu(call: KernelCall) -> Work | None:
-    """The first half of a dimension times the sigmoid of the second: in one run where the tensor is dense.
-
-    Source: `glu_out_mps` and `glu_backward_mps_out` of `aten/src/ATen/native/mps/operations/Activation.mm`.
-    """
-    x, dim = call.given["self"], call.given["dim"]
-    if call.foreign or not x.dim() or not x.numel() or x.is_neg():
-        return None
-    half, dim = x.shape[dim] // 2, dim % x.dim()
-    shape = (*x.shape[:dim], half, *x.shape[dim + 1 :])
-    out = result_of(call, shape, x.dtype)
-    if out is None:
-        return None
-    name = f"glu_dense_{NAMES.get(x.dtype)}"
-    if x.is_contiguous() and out.is_contiguous():
-        run = half * math.prod(x.shape[dim + 1 :])
-        threads = (run, out.numel() // run)
-        return Work((out,), (Launch(name, (out, x, run), threads),))
-    halves = [x.narrow(dim, 0, half), x.narrow(dim, half, half)]
-    launch = _launch_of_two(call, Row("glu"), halves, out, x.dtype, None)
-    return None if launch is None else Work((out,), (launch,))
-
-
-def _glu_backward(call: KernelCall) -> Work | None:
-    gradient, x = call.given["grad_output"], call.given["self"]
-    dim = call.given["dim"]
-    if call.foreign or not x.dim() or not x.numel() or x.is_neg() or gradient.is_neg() or gradient.dtype != x.dtype:
-        return None
-    half, dim = x.shape[dim] // 2, dim % x.dim()
-    out = result_of(call, x.shape, x.dtype)
-    of = NAMES.get(x.dtype)
-    if out is None:
-        return None
-    if all(one.is_contiguous() for one in (x, gradient, out)):
-        name, run = f"glu_backward_dense_{of}", half * math.prod(x.shape[dim + 1 :])
-        threads = (run, gradient.numel() // run)
-        return Work((out,), (Launch(name, (out, x, gradient, run), threads),))
-    name = f"glu_backward_{of}"
-    places = [strides_of(one.narrow(dim, 0, half), gradient.shape) for one in (out, x)]
-    behind = [one.stride(dim) * half * one.element_size() for one in (out, x)]
-    sizes = sizes_of(gradient.shape)
-    buffers = (out, x, gradient, sizes, *places, strides_of(gradient, gradient.shape), *behind, len(sizes))
-    return Work((out,), (Launch(name, buffers, (gradient.numel(),)),))
-
-
 _TENSOR_POWER = described((Row("pow", operands=("self", "exponent"), when=_by_a_tensor),), _describe)
 BINARY: dict[str, Describe] = {
     **{name: described(rows, _describe) for name, rows in _TABLE.items()},
     "pow": _power,
-    "glu": _glu,
-    "glu_backward": _glu_backward,
 }

@@ -69,8 +69,7 @@ class KernelCall:
 
     `given` are the arguments by their names in the schema, defaults included; `written` the tensors that it writes, in
     place or as `out=`; `foreign` the names of tensors that the program has on the CPU; `kernels` the names that the
-    release has; `release` its first two numbers; `looks_back` tells whether the Mac may run kernels whose groups of
-    threads wait for one another.
+    release has; `release` its first two numbers.
 
     `made` are the tensors that the description has made by the call's own methods. Launches are kept for calls of the
     same signature (see `_memo.py`) if all that they read and write is given or among these.
@@ -81,7 +80,6 @@ class KernelCall:
     foreign: frozenset[str]
     kernels: Container[str]
     release: tuple[int, int]
-    looks_back: bool = True
     made: list[Made] = field(default_factory=list)
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, strides: Sequence[int] | None = None) -> torch.Tensor:

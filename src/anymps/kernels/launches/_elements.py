@@ -101,12 +101,6 @@ def operand_to_write(call: KernelCall, x: torch.Tensor) -> torch.Tensor | None:
     return None if not alone else out if out is x else out.copy_(x)
 
 
-def batch_of(*matrices: torch.Tensor) -> torch.Size:
-    """The dimensions before the last two, broadcast."""
-    shape: torch.Size = torch.broadcast_shapes(*(one.shape[:-2] for one in matrices))  # type: ignore[no-untyped-call]
-    return shape
-
-
 def laid(**tensors: torch.Tensor) -> dict[str, list[int]]:
     """The fields of a struct that say how tensors lie, such as `input_sizes` and `input_strides`."""
     found: dict[str, list[int]] = {}

@@ -1,23 +1,16 @@
-"""Matrix products that are not MPSGraph's: of integers, quantized weights, a matrix and a vector, groups of rows.
+"""Matrix products that are not MPSGraph's: of quantized weights, and of a matrix and a vector.
+
+Those of integers are the CPU's to the bit.
 
 Sources, of the pytorch tree's `aten/src/ATen/native/mps/`: `kernels/Gemv.h` and `operations/GemmHeuristics.cpp` at the
-state whose kernels the wheel of torch 2.15 has; `operations/FunctionOfAMatrixUtils.mm`. The call of the former by the
-host was not found: which orientation goes to which kernel follows from what each reads in a row, and its arguments.
+state whose kernels the wheel of torch 2.15 has. Their call by the host was not found: which orientation goes to which
+kernel follows from what each reads in a row, and its arguments.
 
-Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`. A group of threads takes 16 by
-16 numbers. Torch 2.13 has these kernels compute integers, rows of more than 2048 complex numbers, and everything where
-`PYTORCH_MPS_PREFER_METAL` is set.
-
-Source of quantized weights: `Quantized.mm` beside it, whose kernels have the arguments that those of torch 2.13's wheel
-describe. Source of groups of rows, or of summands, each with its own matrix: `GroupedMM.mm` beside it, and
-grouped_mm_out_mps in libtorch_cpu of torch 2.15's macOS wheel, for chips without units for tensors. With no more rows
-than groups, and no more than 32, a SIMD group computes each number.
+Source of quantized weights: `operations/Quantized.mm`, whose kernels have the arguments that those of torch 2.13's
+wheel describe.
 """
 
 from __future__ import annotations
-
-import os
-from typing import Any
 
 import torch
 
@@ -31,15 +24,8 @@ _CORES = 10  # the host's own guess, where the device tells none
 _SMALL = 1024  # up to so many results, lanes are laid out in two dimensions
 _LONG = 16_384  # from so many summands of float32 on, each lane has one column
 _LEAST_A_GROUP = 32  # summands
-_READ = (2, 13)  # later releases have other kernels for integers
-_TILE = 16
-_MOST_COMPLEX = 2048
 _GROUP = 64
 _GROUPS = (32, 64, 128, 256)  # numbers that share a scale
-_TILE_COLUMNS = 64
-_FEW_ROWS, _FEW_COLUMNS = 32, 16
-"""Of products of groups: the most rows of which each number has a SIMD group, and how many of these are in a group of
-threads."""
 
 
 def _cores() -> int:
@@ -103,9 +89,9 @@ def _product_with_vector(
     call: KernelCall, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None
 ) -> Work | None:
     """The work of `mm` and `addmm` where one of the two matrices has one row, or one column; else None."""
-    if call.release < _SINCE or call.foreign or not (x.is_floating_point() and x.dtype in NAMES):
+    if call.release < _SINCE or not (x.is_floating_point() and x.dtype in NAMES):
         return None
-    if not (x.numel() and other.numel()) or other.dtype != x.dtype:
+    if not call.takes(x, other) or other.dtype != x.dtype:
         return None
     if (x.shape[0] == 1) == (other.shape[1] == 1):
         return None
@@ -142,114 +128,6 @@ def _product_with_vector(
     return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),))
 
 
-def _linear_combination(call: KernelCall) -> Work | None:
-    """Sums of the tensors along the first dimension, by a row of coefficients each."""
-    x, factors = call.given["input"], call.given["coefficients"]
-    if call.foreign or call.written or x.dtype not in NAMES or factors.dtype != x.dtype or not x.numel():
-        return None
-    x = x.contiguous()
-    size, each = x.element_size(), x.numel() // x.shape[0]
-    small = max(reach(x), reach(factors)) * size <= MOST_32
-    name = f"compute_linear_combination_{NAMES[x.dtype]}_u{32 if small else 64}"
-    if not factors.numel():
-        return None
-    out = call.zeros((factors.shape[0], *x.shape[1:]), x.dtype)
-    strides = ([size, each * size], [size, 0], [0, factors.stride(0) * size])
-    params = [each, factors.stride(1), x.shape[0], 2]
-    launch = Launch(name, (out, x, factors, [each, factors.shape[0]], *strides, params), (out.numel(),))
-    return Work((out,), (launch,))
-
-
-def _takes_metal(x: torch.Tensor) -> bool:
-    if "PYTORCH_MPS_PREFER_METAL" in os.environ:
-        return True
-    return not x.is_floating_point() and (not x.is_complex() or x.shape[-1] > _MOST_COMPLEX)
-
-
-def _is_plain(call: KernelCall, *tensors: torch.Tensor) -> bool:
-    return (
-        call.release == _READ
-        and _takes_metal(tensors[0])
-        and not call.foreign
-        and all(one.numel() and one.dtype == tensors[0].dtype and not one.is_neg() for one in tensors)
-    )
-
-
-def _strides(one: torch.Tensor) -> list[int]:
-    """The innermost first."""
-    return list(reversed(one.stride()))
-
-
-def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int = 1) -> Work:
-    columns, rows = (-(-one // _TILE) * _TILE for one in (out.shape[-1], out.shape[-2]))
-    return Work((out,), (Launch(name, buffers, (columns, rows, batches), (_TILE, _TILE, 1)),))
-
-
-def _matmul(x: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> Work:
-    strides = [*x.stride(), *other.stride(), *out.stride()]
-    return _work(out, f"matmul_{NAMES.get(x.dtype)}", (x, other, out, strides, [*x.shape, out.shape[1]]))
-
-
-def _mm(call: KernelCall) -> Work | None:
-    x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
-    if not _is_plain(call, x, other):
-        return _product_with_vector(call, x, other, None)
-    out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
-    return None if out is None else _matmul(x, other, out)
-
-
-def _factors(call: KernelCall) -> list[Any]:
-    """As the kernel takes them: pairs for complex numbers."""
-    factors = [call.given[name] for name in ("alpha", "beta")]
-    return [complex(one) for one in factors] if call.given["self"].is_complex() else factors
-
-
-def _addmm(call: KernelCall) -> Work | None:
-    bias, x, other = (call.given[name].resolve_conj() for name in ("self", "mat1", "mat2"))
-    if not _is_plain(call, x, other, bias):
-        return _product_with_vector(call, x, other, bias)
-    out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
-    if out is None or (out is call.given["self"] and out.shape != bias.shape):
-        return None
-    alpha, beta = call.given["alpha"], call.given["beta"]
-    if isinstance(alpha, float) and isinstance(beta, float) and (alpha, beta) == (1.0, 0.0):
-        return _matmul(x, other, out)
-    bias = bias.expand(out.shape)
-    name = f"addmm_{NAMES.get(x.dtype)}"
-    strides = [*x.stride(), *other.stride(), *out.stride(), *bias.stride()]
-    return _work(out, name, (x, other, out, bias, _factors(call), strides, [*x.shape, out.shape[1]]))
-
-
-def _bmm(call: KernelCall) -> Work | None:
-    x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
-    if not _is_plain(call, x, other):
-        return None
-    out = result_of(call, (x.shape[0], x.shape[1], other.shape[2]), x.dtype)
-    if out is None:
-        return None
-    name = f"naive_bmm_{NAMES.get(x.dtype)}"
-    strides = [*_strides(x), *_strides(other), *_strides(out)]
-    return _work(out, name, (x, other, out, strides, [*x.shape[1:], out.shape[2], x.shape[0]]), x.shape[0])
-
-
-def _added(call: KernelCall, kernel: str) -> Work | None:
-    """`baddbmm`, and `addbmm`, which sums over the batches."""
-    bias, x, other = (call.given[name].resolve_conj() for name in ("self", "batch1", "batch2"))
-    if not _is_plain(call, x, other, bias):
-        return None
-    each = kernel == "naive_baddbmm"
-    rows, columns = x.shape[1], other.shape[2]
-    out = result_of(call, (x.shape[0], rows, columns) if each else (rows, columns), x.dtype)
-    if out is None:
-        return None
-    bias = bias.expand(out.shape)
-    of_out, of_bias = ([one.stride(-1), one.stride(-2), one.stride(0)] for one in (out, bias))
-    strides = [*_strides(x), *_strides(other), *of_out, *of_bias]
-    name = f"{kernel}_{NAMES.get(x.dtype)}"
-    sizes = [rows, x.shape[2], columns, x.shape[0]]
-    return _work(out, name, (x, other, out, bias, _factors(call), strides, sizes), x.shape[0] if each else 1)
-
-
 def _all_contiguous(call: KernelCall, *tensors: torch.Tensor) -> bool:
     return not call.written and not call.foreign and all(one.is_contiguous() and one.numel() for one in tensors)
 
@@ -283,78 +161,9 @@ def _int4(call: KernelCall) -> Work | None:
     return Work((out,), (launch,))
 
 
-def _height(rows: int) -> int:
-    return 64 if rows > 48 else 32 if rows > 24 else 16
-
-
-def _grouped(call: KernelCall) -> Work | None:
-    x, other, offsets = call.given["self"], call.given["mat2"], call.given["offs"]
-    if call.foreign or call.written or offsets is None or call.given["bias"] is not None:
-        return None
-    asked = call.given["out_dtype"]
-    if x.dtype not in NAMES or other.dtype != x.dtype or asked not in (None, x.dtype) or x.dim() == other.dim() == 3:
-        return None
-    if not (x.numel() and other.numel() and offsets.numel()) or offsets.dtype != torch.int32:
-        return None
-    return _grouped_work(x, other, offsets)
-
-
-def _grouped_result(x: torch.Tensor, other: torch.Tensor, groups: int) -> torch.Tensor:
-    """Rows begin at multiples of 16 bytes."""
-    rows, columns = x.shape[-2], other.shape[-1]
-    part = 16 // x.element_size()
-    apart = -(-columns // part) * part
-    if x.dim() == other.dim() == 2:
-        return torch.empty_strided((groups, rows, columns), (rows * apart, apart, 1), dtype=x.dtype, device="cpu")
-    return torch.empty_strided((rows, columns), (apart, 1), dtype=x.dtype, device="cpu")
-
-
-def _grouped_work(x: torch.Tensor, other: torch.Tensor, offsets: torch.Tensor) -> Work:
-    groups = offsets.numel()
-    result = out = _grouped_result(x, other, groups)
-    if x.dim() == 3:  # groups of columns are groups of rows of the transposed product
-        x, other, out = other.t(), x.mT, out.t()
-    by_rows = other.dim() == 3
-    rows, columns = x.shape[-2], other.shape[-1]
-    few = by_rows and rows <= min(groups, _FEW_ROWS) and x.stride(-1) == other.stride(-2) == 1
-    tile = _height(rows // groups if by_rows else rows)
-    small = all(one.numel() <= MOST_32 for one in (x, other, out))
-    kind, end = "few_rows" if few else "rows" if by_rows else "k", "" if few else f"_bm{tile}"
-    name = f"grouped_mm_{kind}_{NAMES[x.dtype]}{end}_u{32 if small else 64}"
-    params = {
-        "m": rows,
-        "n": columns,
-        "k": min(x.shape[-1], other.shape[-2]),
-        "groups": groups,
-        "a_stride_m": x.stride(-2),
-        "a_stride_k": x.stride(-1),
-        "b_stride_k": other.stride(-2),
-        "b_stride_n": other.stride(-1),
-        "out_stride_m": out.stride(-2),
-        "out_stride_n": out.stride(-1),
-        "batch_stride": (other if by_rows else out).stride(0),
-    }
-    if few:
-        threads = _FEW_COLUMNS * _LANES
-        grid = (-(-columns // _FEW_COLUMNS) * threads, rows, 1)
-        return Work((result,), (Launch(name, (x, other, offsets, out, params), grid, (threads, 1, 1)),))
-    threads = (4 if tile == 64 else 2) * _LANES
-    grid = (
-        -(-columns // _TILE_COLUMNS) * threads,
-        -(-rows // tile) + (groups if by_rows else 0),
-        1 if by_rows else groups,
-    )
-    return Work((result,), (Launch(name, (x, other, offsets, out, params), grid, (threads, 1, 1)),))
-
-
 MATRICES: dict[str, Describe] = {
-    "_grouped_mm": _grouped,
-    "_compute_linear_combination": _linear_combination,
-    "mm": _mm,
-    "addmm": _addmm,
-    "bmm": _bmm,
-    "baddbmm": lambda call: _added(call, "naive_baddbmm"),
-    "addbmm": lambda call: _added(call, "naive_addbmm"),
+    "mm": lambda call: _product_with_vector(call, call.given["self"], call.given["mat2"], None),
+    "addmm": lambda call: _product_with_vector(call, call.given["mat1"], call.given["mat2"], call.given["self"]),
     "_convert_weight_to_int4pack": _pack,
     "_weight_int4pack_mm": _int4,
 }

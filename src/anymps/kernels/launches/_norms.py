@@ -1,13 +1,9 @@
-"""Norms of numbers along dimensions, slices scaled down to a norm, the backward of distances, and cross products.
+"""Norms of numbers along dimensions, and cross products.
 
 Source: `norm_kernel_mps` of the pytorch tree's
 `aten/src/ATen/native/mps/operations/ReduceOps.mm`, at a state whose kernel names are those of torch 2.13's wheel.
 
-Source of `renorm`: `aten/src/ATen/native/mps/operations/RenormKernel.mm` of the pytorch tree. A kernel makes factors of
-norms, and that of `mul` applies them. The norms before it are this machine's here.
-
-Source of distances and cross products: `Distance.mm` and `CrossKernel.mm` beside it, and the arguments that the kernels
-of torch 2.13's wheel describe.
+Source of cross products: `CrossKernel.mm` beside it, and the arguments that the kernels of torch 2.13's wheel describe.
 """
 
 from __future__ import annotations
@@ -18,12 +14,11 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
-from anymps.kernels.launches._elements import NAMES, result_of, sizes_of, strides_of
+from anymps.kernels.launches._elements import NAMES, result_of
 from anymps.kernels.launches._reductions import READ, reduction_params, result_without
 from anymps.kernels.launches._split_reductions import SPLIT, Op, reduced
 
 _LANES, _MOST, _ROWS_GROUP = 32, 1024, 256
-_NARROW, _WIDE = 32, 128  # threads of a group of the backward of cdist
 _REAL = {torch.complex64: torch.float32, torch.complex32: torch.float16}
 
 
@@ -78,51 +73,6 @@ def _norm(call: KernelCall) -> Work | None:
     return Work((out,), (_norm_launch(x, kept, float(p)),))
 
 
-def _renorm(call: KernelCall) -> Work | None:
-    x, of = call.given["self"], NAMES.get(call.given["self"].dtype)
-    if not call.is_read or call.foreign or x.dim() < 2 or not x.numel() or not x.is_floating_point():
-        return None
-    kept = call.given["dim"] % x.dim()
-    if x.is_neg():
-        return None
-    norm = torch.linalg.vector_norm(x, call.given["p"], [at for at in range(x.dim()) if at != kept], keepdim=True)
-    out = result_of(call, x.shape, x.dtype, (x,))
-    if out is None:
-        return None
-    factor = torch.empty_like(norm)
-    sizes = sizes_of(x.shape)
-    strides = [strides_of(one, x.shape) for one in (out, x, factor)]
-    launches = (
-        Launch(f"renorm_{of}", (norm.contiguous(), factor, float(call.given["maxnorm"])), (norm.numel(),)),
-        Launch(f"mul_strided_{of}_{of}", (out, x, factor, sizes, *strides, [len(sizes), 0, 0]), (out.numel(),)),
-    )
-    return Work((out,), launches)
-
-
-def _cdist_backward(call: KernelCall) -> Work | None:
-    gradient, x, other, distances = (call.given[name] for name in ("grad", "x1", "x2", "cdist"))
-    p = call.given["p"]
-    if call.written or p in (0.0, 2.0) or not call.takes(gradient, x, other, distances):
-        return None  # zeros, or made of other operators
-    if x.dim() < 2 or any(one.dtype != x.dtype for one in (gradient, other)):
-        return None
-    columns = x.shape[-1]
-    width = _WIDE if columns >= 2 * _NARROW else _NARROW
-    kind = 1 if math.isinf(p) else 0 if p == 1.0 else 2
-    name = f"cdist_backward_{NAMES[x.dtype]}_p{kind}_tg{width}"
-    batch = torch._C._infer_size(x.shape[:-2], other.shape[:-2])
-    x, other = (one.expand(*batch, *one.shape[-2:]).contiguous() for one in (x, other))
-    if math.isinf(p) and x.dtype != torch.float32:  # the saved distances are rounded, and match no number
-        apart = x.float().unsqueeze(-2).sub(other.float().unsqueeze(-3))
-        distances = torch.linalg.vector_norm(apart, p, -1)
-    rows, others = x.shape[-2], other.shape[-2]
-    params = {"B": math.prod(batch), "P": rows, "R": others, "D": columns, "p_minus_1": p - 1.0}
-    out = call.empty(x.shape, x.dtype)
-    buffers = (x, other, gradient.contiguous(), distances.float().contiguous(), out, params)
-    threads = (-(-columns // width) * width, rows, params["B"])
-    return Work((out,), (Launch(name, buffers, threads, (width, 1, 1)),))
-
-
 def _cross(call: KernelCall) -> Work | None:
     x, other = call.given["self"], call.given["other"]
     if not call.takes(x, other) or x.dtype != other.dtype:
@@ -146,7 +96,5 @@ def _cross(call: KernelCall) -> Work | None:
 NORMS: dict[str, Describe] = {
     "norm": _norm,
     "linalg_vector_norm": _norm,
-    "renorm": _renorm,
-    "_cdist_backward": _cdist_backward,
     "linalg_cross": _cross,
 }

@@ -1,8 +1,8 @@
-"""Operators of three tensors, each element by itself, clamps between numbers, and gradients of samplers.
+"""Operators of three tensors, each element by itself, and gradients of samplers.
 
-Source: `c10/metal/indexing.h` (ternary_dense, ternary_strided, each with a cast) of torch 2.13's wheel, the arguments
-that its kernels describe, `exec_ternary_kernel` of `aten/src/ATen/native/mps/OperationUtils.mm`, and the clamps of
-`aten/src/ATen/native/TensorCompare.cpp` and its `mps/operations` twin of the pytorch tree.
+Source: `c10/metal/indexing.h` (ternary_dense, ternary_strided, each with a cast) of torch 2.15's wheel, the arguments
+that its kernels describe, and those of `lerp` of torch 2.13's wheel, and `exec_ternary_kernel` of
+`aten/src/ATen/native/mps/OperationUtils.mm` of the pytorch tree.
 
 Source of samplers: `Distributions.mm` of the pytorch tree.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,12 +18,8 @@ import torch
 from anymps.kernels.launches._binary import BINARY
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Work
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, result_of, sizes_of, strides_of
-from anymps.kernels.launches._unary import launch_of_one
 
-_FLAT = (2, 14)
-"""Until this release a strided launch counts its threads in one row; in torch 2.15 they have three positions. There a
-launch that casts tells of the result, too, to which it casts last."""
-"""`lerp` by a number is one of two tensors, and told there."""
+_OWN_SHAPES = (2, 14)  # the last release in which `lerp` by tensors has kernels of its own shapes
 
 
 def _result(call: KernelCall, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
@@ -51,47 +46,26 @@ def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, .
     return (sizes, *(strides_of(one, out.shape) for one in (out, *operands)), len(sizes))
 
 
-def _grid(call: KernelCall, out: torch.Tensor) -> tuple[int, ...]:
-    """Threads of a strided launch: an element each, by the two innermost dimensions and the rest from torch 2.15 on."""
-    sizes = sizes_of(out.shape)
-    return (*[*sizes, 1][:2], math.prod(sizes[2:])) if call.release > _FLAT else (out.numel(),)
-
-
-def _clamp(call: KernelCall) -> Work | None:
-    low, high = call.given["min"], call.given["max"]
-    if not isinstance(low, torch.Tensor) and not isinstance(high, torch.Tensor):
-        return _clamp_numbers(call, low, high)
-    if call.foreign:
-        return None
-    if low is None or high is None:
-        x, bound = call.given["self"], high if low is None else low
-        given = {"self": x, "other": bound}
-        return BINARY["minimum" if low is None else "maximum"](replace(call, given=given))
-    return _of_three(call, "clamp", (call.given["self"], low, high))
-
-
 def _of_three(call: KernelCall, kernel: str, operands: Sequence[torch.Tensor], number: Any = None) -> Work | None:
-    """The launch over three tensors, with a further argument or none."""
+    """The launch over three tensors, with a further argument or none; one that casts tells of the result, too."""
     out = _result(call, operands)
     if out is None or out.dtype not in NAMES:
         return None
     cast = len({one.dtype for one in operands}) > 1
-    types = [SCALAR_TYPES[one.dtype] for one in operands]
     layout = "dense" if all_dense((out, *operands)) else "strided"
     of, end = NAMES[out.dtype], "" if number is None else f"_{NAMES[_number_dtype(out.dtype)]}"
     name = f"{kernel}_{layout}_cast_{of}{end}" if cast else f"{kernel}_{layout}_{of}_{of}{end}"
     if isinstance(number, float):
         number = call.note(torch.tensor(number, dtype=_number_dtype(out.dtype), device="cpu"), "float", "value")
     further: tuple[Any, ...] = () if number is None else (number,)
+    types = [SCALAR_TYPES[one.dtype] for one in (*operands, out)]
     threads: tuple[int, ...] = (out.numel(),)
-    if layout == "strided":
-        threads = _grid(call, out)
     if layout == "dense":
-        told = (*operands, out) if call.release > _FLAT else operands
-        sizes_and_types = ([one.element_size() for one in told], [SCALAR_TYPES[one.dtype] for one in told])
-        further += sizes_and_types if cast else ()
+        further += ([one.element_size() for one in (*operands, out)], types) if cast else ()
     else:
-        further += (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
+        sizes, *_ = places = _places(out, operands)
+        threads = (*[*sizes, 1][:2], math.prod(sizes[2:]))
+        further += (*places, *([types] if cast else []))
     return _work(call, out, Launch(name, (out, *operands, *further), threads))
 
 
@@ -115,40 +89,6 @@ def _scaled(kernel: str) -> Describe:
     return describe
 
 
-def _clamp_numbers(call: KernelCall, low: Any, high: Any) -> Work | None:
-    x = call.given["self"]
-    bounds = [one for one in (low, high) if one is not None]
-    if call.foreign or x.dtype not in NAMES or x.dtype == torch.bool or x.is_complex() or not bounds:
-        return None
-    if not x.is_floating_point() and not all(type(one) is int for one in bounds):
-        return None  # the result is of another dtype than the tensor
-    if any(math.isnan(one) for one in bounds):
-        return None  # the host fills the result with NaN
-    if not x.is_floating_point() and not all(
-        torch.iinfo(x.dtype).min <= one <= torch.iinfo(x.dtype).max for one in bounds
-    ):
-        return None  # refused by the host
-    out = result_of(call, x.shape, x.dtype, (x,))
-    if out is None:
-        return None
-    of = NAMES[x.dtype]
-    if low is not None and high is not None:
-        number, kernel, end = {"min": low, "max": high}, "clamp_scalar", f"ClampScalarParams_{of}"
-    else:
-        number, kernel, end = bounds[0], "clamp_max_scalar" if low is None else "clamp_min_scalar", of
-    return _work(call, out, launch_of_one(call, kernel, x, out, number, [f"_{end}"]))
-
-
-def _clamp_one(name: str, kept: str) -> Describe:
-    """`clamp_min` and `clamp_max` are clamps without the other bound."""
-
-    def describe(call: KernelCall) -> Work | None:
-        given = {"self": call.given["self"], kept: None, name: call.given[name]}
-        return _clamp(replace(call, given=given))
-
-    return describe
-
-
 def _lerp(call: KernelCall) -> Work | None:
     """Dense, also with one weight for all, or strided, with kernels of their own for two and three dimensions."""
     if not isinstance(call.given["weight"], torch.Tensor):
@@ -158,8 +98,8 @@ def _lerp(call: KernelCall) -> Work | None:
     if out is None or len({one.dtype for one in operands}) > 1:
         return None
     of = NAMES[out.dtype]
-    if call.release > _FLAT:
-        return _of_three(call, "lerp", operands)  # later releases have no kernels of lerp's own shapes
+    if call.release > _OWN_SHAPES:
+        return _of_three(call, "lerp", operands)
     threads: tuple[int, ...] = (out.numel(),)
     further: tuple[Any, ...] = ()
     whole = all(one.is_contiguous() and one.shape == out.shape for one in (out, *operands[:2]))
@@ -175,25 +115,8 @@ def _lerp(call: KernelCall) -> Work | None:
     return _work(call, out, Launch(f"lerp_tensor_{name}_{of}", (out, *operands, *further), threads))
 
 
-def _sampler_gradient(call: KernelCall, kernel: str, *names: str) -> Work | None:
-    tensors = [call.given[name] for name in names]
-    first = tensors[0]
-    if call.written or call.foreign or not first.numel():
-        return None
-    if any(one.dtype != first.dtype or one.shape != first.shape or one.is_neg() for one in tensors):
-        return None
-    name = f"{kernel}_{NAMES.get(first.dtype)}"
-    out = call.empty(first.shape, first.dtype)
-    return Work((out,), (Launch(name, (out, *(one.contiguous() for one in tensors)), (out.numel(),)),))
-
-
 TERNARY: dict[str, Describe] = {
-    "clamp": _clamp,
-    "clamp_min": _clamp_one("min", "max"),
-    "clamp_max": _clamp_one("max", "min"),
     "lerp": _lerp,
     "addcmul": _scaled("addcmul"),
     "addcdiv": _scaled("addcdiv"),
-    "_standard_gamma_grad": lambda call: _sampler_gradient(call, "standard_gamma_grad", "self", "output"),
-    "_dirichlet_grad": lambda call: _sampler_gradient(call, "dirichlet_grad", "x", "alpha", "total"),
 }

@@ -23,11 +23,10 @@ from anymps.report.document import (
     State,
     Table,
 )
-from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _fix_words as fix_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._drawings import choice_drawing, macs_drawing
+from anymps.report.plan._drawings import choice_drawing
 
 _STATES: Final[dict[Verdict, State]] = {
     Verdict.FITS: "clean",
@@ -84,11 +83,10 @@ def _sections(plan: Plan) -> Iterator[Section]:
     yield Section(
         "macs",
         "What the memory allows",
-        (Drawing("macs_drawing", macs_drawing(plan.rows, plan.base.story.peak_reserved)), words.mac_table(plan)),
+        (words.mac_table(plan),),
         nav="Macs",
         remark="macOS as in `anymps plan --mac`",
     )
-    yield from _batches(plan)
     yield _memory(plan)
     yield from _changes(plan)
     yield from _fixes(plan)
@@ -110,17 +108,6 @@ def _choice(plan: Plan) -> Section:
         remark=choice_words.remark(plan),
         folded=False,
     )
-
-
-def _batches(plan: Plan) -> Iterator[Section]:
-    """Batch against samples a second, by Mac."""
-    blocks: list[Block] = [Prose((why,))] if (why := batch_words.without_batches(plan)) else []
-    table = batch_words.batch_table(plan)
-    if table.rows:
-        blocks.append(table)
-    if blocks:
-        remark = words.PREDICTED if plan.batches else ""
-        yield Section("batches", batch_words.TITLE, tuple(blocks), nav="Batch", remark=remark)
 
 
 def _memory(plan: Plan) -> Section:

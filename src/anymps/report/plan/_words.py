@@ -44,8 +44,6 @@ _MEANING: Final = {
     Verdict.FAILS: "fails",
 }
 
-PREDICTED: Final = "predicted, with 80 % intervals"
-PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
 INTERVAL: Final = Column("80 %", "number", left_out=1)
 
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
@@ -303,11 +301,6 @@ def limits(known: OtherAllocations) -> tuple[str, ...]:
 
 def _signed(number: int) -> str:
     return f"-{text.size(-number)}" if number < 0 else text.size(number) or "0"
-
-
-def needed(unlimited: int, outcome: MacOutcome) -> int:
-    """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
-    return unlimited if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
 
 
 def assumption_table(found: Sequence[Assumption]) -> Table:

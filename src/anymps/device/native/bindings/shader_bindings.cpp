@@ -25,15 +25,9 @@ void note_shader_error(const std::string& kernel, const std::string& message) {
   delayed::note(Refusal::Index, mark_rule("metal::" + kernel), message);
 }
 
-// Each of the operators is (name, whether it is offered whole).
 void offer_to_launcher(PyObject* operators, PyObject* launcher) {
-  std::unordered_map<std::string, bool> offers;
-  for_each(operators, [&](PyObject* one) {
-    const char* name;
-    int whole;
-    unpack(one, "sp", &name, &whole);
-    offers[name] = whole != 0;
-  });
+  std::unordered_set<std::string> offers;
+  for_each(operators, [&](PyObject* one) { offers.insert(to_string(one)); });
   offer_calls(offers, launcher);
   canaries::begin();
 }
@@ -126,6 +120,7 @@ PyMethodDef shader_methods[] = {
     method<&offer_to_launcher>("offer_calls", "Has a launcher asked first for calls of these operators."),
     method<&stray_store>("stray_store", "What PyTorch's kernels have stored beside buffers, or None."),
     method<&margins::begin>("begin_margins", "Has new buffers allocated with empty memory around them."),
+    method<&answer_extensions>("answer_extensions", "Has extensions compile shaders by this function."),
     method<&begin_launch>("begin_launch", "Marks the empty memory around the buffers of tensors; refused in a forked child."),
     method<&end_launch>("end_launch", "What was written beside the buffers of tensors, or None."),
     {nullptr, nullptr, 0, nullptr}};

@@ -115,21 +115,6 @@ void add_composites() {
   }
 }
 
-// What the launcher of PyTorch's own kernels is offered whole, and this torch makes of other operators.
-void add_launched_composites() {
-  std::vector<const Rule*> offered;
-  each_rule([&](Rule& rule) {
-    if (rule.offered && !rule.listed) {
-      offered.push_back(&rule);
-    }
-  });
-  for (const Rule* rule : offered) {
-    if (is_composite(rule->op) && !rule->op.hasKernelForDispatchKey(DispatchKey::MPS)) {
-      add(*rule, DispatchKey::MPS, make_launched_composite(*rule));
-    }
-  }
-}
-
 }  // namespace
 
 void install_redirect() {
@@ -151,7 +136,6 @@ void install_redirect() {
   for (const Rule* rule : listed) {
     add_listed(*rule, factories);
   }
-  add_launched_composites();
   add_unlisted(factories);
   add_composites();
   handles().push_back(c10::Dispatcher::singleton().registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));

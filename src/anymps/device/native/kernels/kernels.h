@@ -29,7 +29,7 @@ struct KernelTable {
   std::vector<std::pair<std::string, KernelFactory>> rows;
 };
 
-void add_step_kernels(KernelTable& table);    // step_kernels.cpp: the operators of a training step, typed
+void add_step_kernels(KernelTable& table);    // boxed.cpp: the operators of a training step, typed
 void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that the CPU lacks
 void add_layer_kernels(KernelTable& table);   // layer_kernels.cpp: layers that are one operator on mps
 void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
@@ -64,9 +64,6 @@ struct BoxedWays {
 
 // Copies to the CPU, runs there, copies back, with the real backend's warnings: for operators that always fall back.
 c10::KernelFunction make_fallback(const Rule& rule);
-
-// For an operator that this torch makes of others, and that the launcher of PyTorch's own kernels is offered whole.
-c10::KernelFunction make_launched_composite(const Rule& rule);
 
 // For operators that have neither an MPS kernel nor a composite one: raises, or falls back, as the environment said.
 c10::KernelFunction make_catch_all();

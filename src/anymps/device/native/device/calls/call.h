@@ -77,11 +77,6 @@ class Call {
   // Carries resizes and re-pointed storages of written arguments back, and writes the tape's entry.
   void finish();
 
-  // For a call that others compute after all, on the caller's own arguments: it leaves no entry.
-  void leave() {
-    finished_ = true;
-  }
-
  private:
   // The caller holds the original for as long as the call lasts: another reference to a tensor that Python holds alone would
   // take the GIL twice (torch 2.13, c10/util/intrusive_ptr.h).

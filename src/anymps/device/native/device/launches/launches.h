@@ -8,15 +8,19 @@
 #include <Python.h>
 
 #include <optional>
-#include <unordered_map>
+#include <string>
+#include <unordered_set>
 
 namespace anymps {
 
+// Throws what Python has raised. Needs the GIL.
+[[noreturn]] void raise_python_error();
+
 // From now on `launcher(operator, arguments, foreign, numbers)` is offered each call of these operators, with host tensors in
 // the place of mps ones; `foreign` are the positions of tensors that the caller has elsewhere, and `numbers` of those that are
-// numbers of the program. It answers with a tuple of the results, or None for a call that is not for it. An operator that is
-// true here is offered as a whole even where this torch makes it of others. Before the device is installed.
-void offer_calls(const std::unordered_map<std::string, bool>& operators, PyObject* launcher);
+// numbers of the program. It answers with a tuple of the results, or None for a call that is not for it. Before the device is
+// installed.
+void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher);
 
 // Has the launcher compute a call whose host arguments end the stack, and puts the results in their place. `given` are the
 // caller's arguments; none if all tensors are known to be on mps. False if it has not: then nothing is changed. Raises what
