@@ -57,7 +57,7 @@ ADAPTERS = ["1.lora_A", "1.lora_B", "2.lora_A", "2.lora_B"]
 
 @pytest.mark.parametrize("kind", STORED)
 def test_adapters_stand_for_weights_that_cannot_be_trained(kind: str) -> None:
-    """Where the script trains all: those of the layers but the last, with all else frozen; the optimizer trains them."""
+    """Where the script trains all: of each layer but the last, with all else frozen; the optimizer trains them."""
     lines = run_with_torch(MODEL % kind + 'model.to("mps")\ntrain(model.parameters())').lines
     assert lines == ["2 2 ''", STORED[kind], str(ADAPTERS)]
 
