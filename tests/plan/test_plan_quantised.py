@@ -79,6 +79,12 @@ def test_a_layer_that_is_trained_beside_frozen_ones_keeps_its_weight() -> None:
     assert lines == ["1 0 ''", "[('1.stored', 5320)]", "['2.weight', '2.bias']", f"Quantised Conv1D {2 * 64 * 128}"]
 
 
+def test_a_layer_that_is_trained_from_the_start_is_not_quantised() -> None:
+    """Of a model that has frozen ones when it moves."""
+    text = 'model[2].requires_grad_(False)\nmodel.to("mps")\nprint([type(layer).__name__ for layer in model[1:3]])'
+    assert run_with_torch(MODEL % "nf4" + text).lines == ["['Linear', 'Quantised']"]
+
+
 def test_models_that_do_not_move_are_not_quantised() -> None:
     """Layers made on mps; and none is quantised for a move to the CPU."""
     text = 'model.to("cpu")\nmodel = nn.Sequential(nn.Embedding(100, 8, device="mps"), nn.Linear(8, 8, device="mps"))'
