@@ -67,7 +67,7 @@ unit: $(VENV)/.test-$(KEY) core
 	@$(PYTEST) -m "not slow" --ignore tests/integration $(PYTEST_FLAGS)
 
 integration: $(VENV)/.integration-$(KEY) core
-	@echo "==> tests with transformers, diffusers, lightning, accelerate and peft"
+	@echo "==> tests with transformers, diffusers, lightning, accelerate, peft, bitsandbytes, torchao and trl"
 	@$(PYTEST) -m "not slow" tests/integration $(PYTEST_FLAGS)
 
 slow: $(VENV)/.integration-$(KEY) core
@@ -160,7 +160,7 @@ $(VENV)/.test-$(KEY): $(VENV)/.examples-$(KEY)
 	@rm -f $(VENV)/.test-* && touch $@
 
 $(VENV)/.integration-$(KEY): $(VENV)/.test-$(KEY)
-	@echo "==> installing the libraries of the integration tests; the first time this downloads about half a gigabyte"
+	@echo "==> installing the libraries of the integration tests; the first time this downloads 0.7 gigabytes"
 	@$(PIP) --editable ".[integration,docs]"
 	@rm -f $(VENV)/.integration-* && touch $@
 

@@ -35,7 +35,10 @@ COMMITS = {  # what was tried; another state of a repository may serve as well
     "ggml-org/ggml": "d99724f2b141fed9e1a9f402213506c081433465",
     "huggingface/kernels-community": "40d4194f48b6775c4be4776ed08035fabb0e758f",
     "EricLBuehler/mistral.rs": "9e922623f24b32d41f3892b74f0eed18707f4e6c",
+    "pytorch/vision": "c33b16a9c02c1db29077a2f62f557b955a475a31",
+    "pytorch/pytorch": "437755bba369e7aa6c4bd400a9a2eb7f0f036ac5",
 }
+LARGE = {"pytorch/pytorch"}  # gigabytes for one file: whoever has a checkout puts it there
 _IN_MLX = "mlx/backend/metal/kernels"
 _INCLUDE = re.compile(r'\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]')
 _CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\([^)]*\)\s*\]\]\s*;")
@@ -200,10 +203,10 @@ def words(*values: int) -> torch.Tensor:
 
 
 def fetch(folder: Path) -> None:
-    """Fetches each repository at its commit, those that are there already aside."""
+    """Fetches each repository at its commit, the large ones and those that are there already aside."""
     for repository, commit in COMMITS.items():
         target = folder / repository
-        if target.is_dir():
+        if target.is_dir() or repository in LARGE:
             continue
         target.mkdir(parents=True)
         url = f"https://github.com/{repository}"

@@ -117,6 +117,6 @@ def test_suites_of_mixed_types(one: Any, capsys: pytest.CaptureFixture[str]) -> 
         changed(Path(name), "INSERT OR REPLACE INTO meta VALUES ('suite', ?)", json.dumps(suite))
         for name, suite in (("a.anymps", {"passed": 2}), ("b.anymps", one), ("c.anymps", {"passed": 5}))
     ]
-    for command in (["join", *paths, "-o", "all.anymps"], ["report", *paths[:2]]):
-        assert main(command) in (0, 2)
+    for files in (paths, paths[:2]):
+        assert main(["report", *files]) in (0, 2)
         assert capsys.readouterr().err.count("\n") <= 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from anymps._setting_row import Row, row
-from anymps._settings import DOCUMENT_FORMATS, FORMATS, Settings, rows
+from anymps._settings import DOCUMENT_FORMATS, FORMATS, READ_FORMATS, Settings, rows
 
 _LOOK_AT: Final = "Look only at the first N training steps"  # what `--steps 8` means to all commands
 _END_THERE: Final = f"{_LOOK_AT}, or rounds of an inference loop, and end each"
@@ -128,10 +128,6 @@ class CompareSettings(Settings):
         "word", "mps", "The device of the second run, likewise.", option="with", words=("cpu", "mps", "cuda"),
         other="release", shows_default=True,
     )  # fmt: skip
-    of_python: Path | None = row(
-        "file", help="Use this Python, which has anymps and a different torch, for the first run; --kernels then "
-        "applies to both.",
-    )  # fmt: skip
     random: str = row(
         "word", "own", "Draw random numbers on each device (own), or on the CPU in both runs (cpu), to see what else "
         "differs.", words=("own", "cpu"), shows_default=True,
@@ -160,7 +156,7 @@ class DiffSettings:
 
     form: str = row(
         "word", "terminal", "The format of the comparison.", option="format",
-        words=DOCUMENT_FORMATS,
+        words=READ_FORMATS,
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
     worse: str = row(
@@ -191,27 +187,12 @@ class UpgradeSettings(Settings):
 
 
 @dataclass(frozen=True)
-class JoinSettings:
-    """Of `anymps join`."""
-
-    output: Path = row("file", help="The combined recording to write.", short="-o", required=True)
-
-
-@dataclass(frozen=True)
-class DoctorSettings:
-    """Of `anymps doctor`."""
-
-    json: bool = row("flag", False, "Print facts and diagnosis as JSON.")
-
-
-@dataclass(frozen=True)
 class CoverageSettings:
     """Of `anymps coverage`."""
 
     release: str | None = row(
         "text", help="Ask about this release instead of the installed one.", option="torch", metavar="RELEASE"
     )
-    json: bool = row("flag", False, "Print the answer as JSON.")
 
 
 @dataclass(frozen=True)
@@ -220,7 +201,6 @@ class ConvertSettings:
 
     to: Literal["safetensors"] | None = row("word", help="Write torch files in this format.", words=("safetensors",))
     force: bool = row("flag", False, "Overwrite OUT if it exists.")
-    json: bool = row("flag", False, "Print what was changed as JSON.")
 
 
 @dataclass(frozen=True)
@@ -242,7 +222,6 @@ class KernelsListSettings:
         "text", help="Use the kernels of this release, not of the installed one.", option="torch",
         metavar="RELEASE",
     )  # fmt: skip
-    json: bool = row("flag", False, "Print the names as JSON.")
 
 
 @dataclass(frozen=True)
@@ -270,8 +249,6 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "fix": FixSettings,
     "diff": DiffSettings,
     "upgrade": UpgradeSettings,
-    "join": JoinSettings,
-    "doctor": DoctorSettings,
     "coverage": CoverageSettings,
     "convert": ConvertSettings,
     "kernels add": KernelsAddSettings,

@@ -46,7 +46,6 @@ class Row:
     least: float | None = None
     most: float | None = None
     shows_default: bool = False
-    required: bool = False
     variable: str = ""
     key: str = ""
     pytest: str = ""

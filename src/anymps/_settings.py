@@ -21,7 +21,7 @@ _S = TypeVar("_S", bound="Settings")
 READ_FORMATS: Final = ("terminal", "html", "markdown")
 """Formats of a report for people."""
 DOCUMENT_FORMATS: Final = (*READ_FORMATS, "json")  # of a plan and of a comparison
-FORMATS: Final = (*READ_FORMATS, "json", "sarif", "github", "junit")  # of a run
+FORMATS: Final = (*READ_FORMATS, "json", "sarif", "github")  # of a run
 
 _DEVICE: Final = ("run", "bench", "compare", "fix", "upgrade")
 _JUDGED: Final = ("run", "report")

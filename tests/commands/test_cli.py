@@ -16,7 +16,7 @@ import anymps.commands
 import anymps.report
 from anymps._command_settings import RunSettings
 from anymps.commands import _run, main
-from anymps.commands._last_run import keep_as_last, place_of_run
+from anymps.commands._recordings import keep_as_last, place_of_run
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target
 from anymps.commands.doctor import _command as _doctor
@@ -210,13 +210,11 @@ def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 def test_doctor_status(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, torch: str | None, status: int
 ) -> None:
-    """`doctor` ends with 0 if anymps can give a device, else with 1; `--json` changes the form alone."""
+    """`doctor` ends with 0 if anymps can give a device, else with 1."""
     facts = Facts(system="Linux", machine="x86_64", python="3.12.4", torch=torch, core_built=True)
     monkeypatch.setattr(_doctor, "gather", lambda: facts)
     assert status_of("doctor") == status
     assert capsys.readouterr().out.startswith("mps in torch  ")
-    assert status_of("doctor", "--json") == status
-    assert capsys.readouterr().out.startswith('{\n  "state": ')
 
 
 def test_python_m_anymps() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -227,20 +226,6 @@ def test_many_operators_are_one_line_each(capsys: pytest.CaptureFixture[str]) ->
         "aten::special_bessel_j0.out native, on mps since torch 2.8",
         *(f"aten::special_spherical_bessel_j0{end} native, on mps since torch 2.7 or earlier" for end in ("", ".out")),
     ]
-
-
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--json` holds the same for machines."""
-    assert main(["coverage", "linalg_qr.out", "--torch", "2.13", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    (answer,) = document["overloads"]
-    assert (answer["operator"], answer["kind"], answer["since"]) == ("aten::linalg_qr.out", "native", "2.12")
-    assert answer["refused_dtypes"][0] == {
-        "dtype": "float16",
-        "error": "RuntimeError",
-        "text": "linalg_qr: MPS currently supports float32 only",
-    }
-    assert answer["wait"]["kind"] == "inside operator"
 
 
 @pytest.mark.parametrize(

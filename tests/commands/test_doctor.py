@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from anymps.commands.doctor._command import lines, to_json, wrapped
+from anymps.commands.doctor._command import lines, wrapped
 from anymps.commands.doctor._diagnosis import Diagnosis, State, Status, diagnose
 from anymps.commands.doctor._facts import Facts
 from anymps.device import Gpus
@@ -274,8 +273,6 @@ def test_gpus_for_the_cuda_substrate() -> None:
         "NVIDIA GPU       cuda:0, NVIDIA H100 80GB HBM3, 80.0 GiB; cuda:1, NVIDIA H100 80GB HBM3, "
         "80.0 GiB (--substrate cuda)"
     ) in lines(facts, diagnose(facts))
-    document = json.loads(to_json(facts, diagnose(facts)))
-    assert document["facts"]["gpus"]["driver"]["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
 
 
 def test_whole_text() -> None:
@@ -323,12 +320,3 @@ def test_virtual_device_in_this_process() -> None:
     diagnosis = diagnose(facts)
     assert (diagnosis.state, diagnosis.device) == (State.NOT_BUILT, "virtual")
     assert "                 it is switched on in this process already" in lines(facts, diagnosis)
-
-
-def test_json() -> None:
-    """`--json` holds the diagnosis and every fact under its name."""
-    document = json.loads(to_json(MAC, diagnose(MAC)))
-    assert document["state"] == "available"
-    assert document["device"] == "real"
-    assert document["checks"] == [{"name": "torch", "status": "ok", "text": f"2.13.0 (supported: {SUPPORTED})"}]
-    assert document["facts"]["macos"] == "15.4"

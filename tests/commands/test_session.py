@@ -158,7 +158,7 @@ def test_where_no_process_can_be_started(
 def test_where_the_recordings_of_processes_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing joins them without a report's process: a line says where they are, and how to join them."""
+    """Nothing joins them without a report's process: a line says how to see them all."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = tmp_path / "run.anymps"
     session = RunSession(RunSettings(record=path))
@@ -171,9 +171,8 @@ def test_where_the_recordings_of_processes_stay(
     assert session.finish({"status": 0}) == 2
     assert capfd.readouterr() == (
         "",
-        f"anymps: there is no report: its process was ended by signal 9. See it with: anymps report {path}\n"
-        f"anymps: the recordings of its processes are in {folder}. "
-        f"Join them with: anymps join --output FILE {path} {folder}/*.anymps\n",
+        "anymps: there is no report: its process was ended by signal 9. "
+        f"See it with: anymps report {path} {folder}/*.anymps\n",
     )
     assert (folder / "1-2.anymps").exists()
 

@@ -431,6 +431,14 @@ def test_the_page_names_the_libraries_that_are_absent() -> None:
     assert "bitsandbytes" not in LIBRARIES
 
 
+@pytest.mark.parametrize(
+    ("caller", "answer"), [("bitsandbytes.cextension", False), ("optimum.quanto.library", False), ("optimum", True)]
+)
+def test_libraries_with_code_for_mps_see_a_mac(caller: str, answer: bool) -> None:
+    """They load code for CUDA where CUDA is available; a Mac's answer makes them take what they have for mps."""
+    assert eval("torch.cuda.is_available()", {"__name__": caller, "torch": torch}) is answer
+
+
 def test_nccl_is_absent() -> None:
     """The backend of CUDA between processes."""
     with pytest.raises(NotImplementedError, match="use the gloo backend with CPU tensors between processes"):

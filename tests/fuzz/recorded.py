@@ -109,8 +109,7 @@ def place(data: bytes) -> list[list[str]]:
     both = random.sample(["run.anymps", "other.anymps"], 2)
     more = [
         ["report", "--format", random.choice(FORMATS), *both],
-        ["join", *both, "-o", "joined.anymps"],
-        ["diff", "--format", random.choice(("terminal", "html", "json")), *both],
+        ["diff", "--format", random.choice(("terminal", "html", "markdown")), *both],
     ]
     return [["report", "--format", random.choice(FORMATS), "run.anymps"], random.choice(more)]
 

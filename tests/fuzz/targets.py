@@ -139,7 +139,7 @@ def _container(data: bytes) -> list[Words]:
     folder = cache_home() / "kernels"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"torch-{_release()}.metallib").write_bytes(data)
-    return [["kernels", "list", "--json"], ["kernels", "add", "torch.whl"]]
+    return [["kernels", "list"], ["kernels", "add", "torch.whl"]]
 
 
 # --- programs

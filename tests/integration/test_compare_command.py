@@ -172,7 +172,6 @@ def test_a_script_that_computes_on_the_cpu(tmp_path: Path) -> None:
             ("--with", "cpu", "--of", "cuda", "--kernels", "real"),
             "--kernels applies to a run on mps, but neither --of nor --with is mps",
         ),
-        ("", ("--of-python", "nowhere"), "--of-python nowhere is not an executable Python interpreter"),
     ],
 )
 def test_what_cannot_be_compared(tmp_path: Path, text: str, options: tuple[str, ...], expected: str) -> None:

@@ -40,7 +40,6 @@ COMMANDS = {
     "diff": [["{}.anymps", "{}.anymps"], ["no", "{}.anymps"]],
     "explain": [["{}"]],
     "fix": [["{}.py"], ["no{}.py"]],
-    "join": [["{}.anymps", "-o", "{}.all"], ["{}.anymps", "{}", "-o", "all"]],
     "kernels": [["list", "{}"], ["add", "{}"]],
     "plan": [["{}.py"], ["{}.py", "--mac", "{}"], ["{}.py", "--what-if", "{}"]],
     "report": [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 import subprocess
 import tracemalloc
@@ -329,8 +328,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == f"{NAME}\n"
     assert main(["kernels", "list", "x*"]) == 2
     assert capsys.readouterr().err == f"anymps: torch {INSTALLED} has no Metal kernel 'x*': it has 2 others\n"
-    assert main(["kernels", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"torch": INSTALLED, "kernels": [NAME, "other_half"]}
+    assert main(["kernels", "list"]) == 0
+    assert capsys.readouterr().out == f"{NAME}\nother_half\n"
     assert main(["kernels", "add"]) == 2
     assert main(["kernels"]) == 2
     assert capsys.readouterr().err == (

@@ -111,7 +111,7 @@ def test_the_page_has_its_landmarks_and_asks_for_nothing(name: str) -> None:
     """As that of a run; a plan that fits has fewer drawings."""
     shown = Page(plan_page(PLANS[name]()))
     shown.check_landmarks()
-    assert len(shown.drawings) == (2 if name == "resting" else 3)
+    assert len(shown.drawings) == (1 if name == "resting" else 2)
 
 
 def test_a_plan_that_fits_needs_no_fixes() -> None:

@@ -28,10 +28,10 @@ CASES = {
     "mps_allow_unused": ("true", ["--no-mps-allow-unused"], "allow_unused", True, False),
     "mps_report": (
         "html=a.html\n  json=b.json",
-        ["--mps-report=sarif=c", "--mps-report=junit=d"],
+        ["--mps-report=sarif=c", "--mps-report=github=d"],
         "reports",
         ("html=a.html", "json=b.json"),
-        ("sarif=c", "junit=d"),
+        ("sarif=c", "github=d"),
     ),
     "mps_fail_on_fallback": ("true", ["--no-mps-fail-on-fallback"], "fail_on_fallback", True, False),
     "mps_default_device": ("true", ["--no-mps-default-device"], "default_device", True, False),

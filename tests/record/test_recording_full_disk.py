@@ -12,7 +12,7 @@ import torch
 import anymps
 from anymps.capture._recorder import Capture
 from anymps.capture._suite import SuiteCapture
-from anymps.commands._last_run import keep_as_last, last_recording, place_of_run
+from anymps.commands._recordings import keep_as_last, last_recording, place_of_run
 from anymps.record import Recording, RecordingBuilder, RecordingWriter
 from gate import Gate, gate, loaded, section
 from processes import MAC, Result, run_command

@@ -115,3 +115,12 @@ def test_a_batch_too_small_for_a_bug() -> None:
     with anymps.record() as capture:
         torch.linalg.svd(torch.rand(2, 3, 3, device="mps"))
     assert make_grid(capture.recording, parse_mac("M3 Pro 18GB, macOS 15")).at((2, 14)).outcome.word == "OK"
+
+
+def test_a_refused_argument_that_was_not_passed() -> None:
+    """A volume sampled bilinearly: of nearest (up to 2.12) its call is known to have none, and bicubic never ran."""
+    with anymps.record() as capture:
+        grid = torch.rand(1, 2, 2, 2, 3, device="mps")
+        F.grid_sample(torch.rand(1, 1, 4, 4, 4, device="mps"), grid, align_corners=False)
+    table = make_grid(capture.recording, parse_mac("M3 Pro 18GB, macOS 15"))
+    assert {table.at((2, minor)).outcome.word for minor in range(9, 16)} == {"OK"}

@@ -28,7 +28,6 @@ class ChangedTensor:
     """A tensor whose type is another one now."""
 
     name: str
-    shape: tuple[int, ...]
     old_dtype: str
     new_dtype: str
 
@@ -74,7 +73,7 @@ def narrow(root: Any, report: Report) -> None:
         storage = tensor.untyped_storage()
         names.setdefault(storage._cdata, []).append(clean(name))
         wide.append((tensor, storage))
-        report.changes.append(ChangedTensor(name, tuple(tensor.shape), old, _NARROWER[old]))
+        report.changes.append(ChangedTensor(name, old, _NARROWER[old]))
     done: dict[int, torch.Tensor] = {}
     for tensor, storage in wide:
         if storage._cdata not in done:

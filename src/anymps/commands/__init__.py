@@ -31,7 +31,6 @@ _MODULES: Final = {
     "doctor": "doctor",
     "explain": "_explain",
     "fix": "_fix",
-    "join": "_join",
     "kernels": "_kernels",
     "plan": "_plan",
     "report": "_report",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from anymps._command_settings import CompareSettings
@@ -74,10 +72,8 @@ def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) 
 
 def _check(asked: CompareSettings) -> None:
     """Raise UsageError, before the runs, for options that make no sense."""
-    if asked.of_python is not None and not os.access(asked.of_python, os.X_OK):
-        raise UsageError(f"--of-python {asked.of_python} is not an executable Python interpreter")
     sides = (asked.of, asked.other)
-    if asked.of == asked.other != "mps" and asked.of_python is None:
+    if asked.of == asked.other != "mps":
         raise UsageError(f"--of {asked.of} and --with {asked.other} name the same device")
     if asked.substrate is not None and not any(map(_is_mps, sides)):
         raise UsageError("--substrate applies to mps, but neither run uses mps")
@@ -88,7 +84,7 @@ def _check(asked: CompareSettings) -> None:
         from anymps.device import release_of_kernels
 
         found = [release_of_kernels(release) for release in releases]
-        if len(set(found)) < len(found) and asked.of_python is None:
+        if len(set(found)) < len(found):
             raise UsageError(f"--of {asked.of} and --with {asked.other} name the same kernels, those of {found[0]}")
 
 
@@ -117,8 +113,6 @@ def _names(asked: CompareSettings) -> tuple[str, str]:
     first, second = (f"{side}'s kernels" if _is_release(side) else side for side in (asked.of, asked.other))
     if first != second:
         return first, second
-    if asked.of_python is not None:
-        return f"{first}, --of-python", second
     return ("mps, CPU kernels", "mps, PyTorch's kernels") if asked.kernels == "real" else ("mps, first", "mps, second")
 
 
@@ -128,10 +122,8 @@ def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> 
     from anymps.runs import together
 
     say(f"running on {names[0]} and on {names[1]} ...")
-    first = asked
-    if asked.of == asked.other == "mps" and asked.of_python is None:
-        first = replace(asked, kernels="cpu")
-    orders = (_order(first, asked.of, command, asked.of_python), _order(asked, asked.other, command, None))
+    first = replace(asked, kernels="cpu") if asked.of == asked.other == "mps" else asked
+    orders = (_order(first, asked.of, command), _order(asked, asked.other, command))
     sides = together([partial(trace_run, order) for order in orders])
     for name, side in zip(names, sides, strict=True):
         if not side.trace.facts:
@@ -141,7 +133,7 @@ def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> 
     return sides
 
 
-def _order(asked: CompareSettings, device: str, command: list[str], python: Path | None) -> Order:
+def _order(asked: CompareSettings, device: str, command: list[str]) -> Order:
     from anymps.compare import Traced
     from anymps.runs import Order
 
@@ -156,7 +148,6 @@ def _order(asked: CompareSettings, device: str, command: list[str], python: Path
         observer=Traced(asked.full_steps, asked.random == "cpu", _renamed(asked, device)),
         steps=asked.steps,
         seconds=asked.seconds,
-        python="" if python is None else str(python),
     )
 
 

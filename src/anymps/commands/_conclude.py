@@ -11,7 +11,7 @@ from anymps._errors import RecordingError
 from anymps._text import plural
 from anymps.children import ChildParts
 from anymps.commands._judge import UNUSED, Judge, is_unused
-from anymps.commands._last_run import keep_as_last
+from anymps.commands._recordings import keep_as_last
 from anymps.commands._session import Conclusion
 from anymps.commands._show import say, show, show_summary
 from anymps.findings import Finding, Story, nothing_ran

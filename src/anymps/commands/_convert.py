@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -28,7 +26,7 @@ def convert(asked: ConvertSettings, source: Path, target: Path) -> int:
     Nothing in it is run: a file with classes of its own is refused.
     """
     report = convert_checkpoint(source, target, to=asked.to, force=asked.force)
-    click.echo(json.dumps(asdict(report), indent=2) if asked.json else "\n".join(_lines(report)))
+    click.echo("\n".join(_lines(report)))
     return 0
 
 

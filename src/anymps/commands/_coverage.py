@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import click
 
@@ -57,10 +55,9 @@ def coverage(asked: CoverageSettings, operator: str) -> int:
     if not names:
         raise UsageError(f"torch has no operator {operator!r}{_nearest(operator)} (anymps coverage --help)")
     answers = [coverage_of(name, release) for name in names]
-    document = {"torch": _torch(release), "overloads": [_json(answer) for answer in answers]}
     short = len(answers) > _MOST_IN_FULL
     lines = _short_lines(answers, release) if short else _full_lines(answers, release)
-    click.echo(json.dumps(document, indent=2) if asked.json else "\n".join(lines))
+    click.echo("\n".join(lines))
     return 0
 
 
@@ -176,27 +173,3 @@ def _by_text(answer: Coverage) -> dict[BackendText, list[str]]:
     for dtype, said in answer.refused:
         groups.setdefault(said, []).append(dtype)
     return groups
-
-
-def _json(answer: Coverage) -> dict[str, Any]:
-    return {
-        "operator": answer.operator,
-        "kind": answer.kind.value,
-        "layouts": answer.layouts,
-        "through": answer.through or None,
-        "related": answer.related,
-        "since": None if answer.since is None else _words(answer.since),
-        "refused_dtypes": [{"dtype": dtype, "error": said.error, "text": said.text} for dtype, said in answer.refused],
-        "more_dtypes": answer.widened,
-        "wait": None
-        if answer.wait is None
-        else {
-            "kind": answer.wait.kind.label,
-            "what": answer.wait.what,
-            "condition": answer.wait.condition or None,
-            "source": answer.wait.source,
-        },
-        "limits": [{"error": limit.error, "text": limit.text} for limit in answer.limits],
-        "assumed": answer.assumed,
-        "details_known": answer.details,
-    }

@@ -24,15 +24,14 @@ def diff(asked: DiffSettings, before: Path, after: Path) -> int:
     """Compare two recordings: findings that are new or gone, the step side by side, operators on the CPU."""
     from anymps.findings import Story, find
     from anymps.record import Recording
-    from anymps.report import compare, diff_document, render_diff_json, rendered
+    from anymps.report import compare, diff_document, rendered
 
     wanted = Output(asked.form, asked.output)
     Outputs((wanted,)).check()
     with Recording.open(before) as first, Recording.open(after) as second:
         result = compare(Story.of(first), Story.of(second), find(first), find(second))
     target = sys.stdout if wanted.to_stdout else None
-    pieces = [render_diff_json(result)] if asked.form == "json" else rendered(diff_document(result), asked.form, target)
-    wanted.write(pieces, sys.stdout)
+    wanted.write(rendered(diff_document(result), asked.form, target), sys.stdout)
     least = parse_fail_on(asked.worse)
     # The most severe has the smallest number.
     return WORSE if least is not None and any(finding.severity <= least for finding in result.new) else 0

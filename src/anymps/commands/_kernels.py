@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -74,10 +73,7 @@ def list_(asked: KernelsListSettings, pattern: str | None) -> int:
     names = sorted(name for name in library.kernels if fnmatchcase(name, wanted))
     if not names:
         raise UsageError(f"torch {release} has no Metal kernel {pattern!r}: it has {len(library.kernels):,} others")
-    if asked.json:
-        click.echo(json.dumps({"torch": release, "kernels": names}, indent=2))
-    else:
-        click.echo("\n".join(names))
+    click.echo("\n".join(names))
     return 0
 
 

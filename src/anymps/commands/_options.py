@@ -40,8 +40,6 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     """One option."""
     names = [row.name, *([row.short] if row.short else [])]
     words: dict[str, Any] = {"default": row.default, "show_default": row.shows_default}
-    if row.required:
-        words = {"required": True}
     words["help"] = row.helps.get(command, row.help) or None
     words["callback"] = _READ.get(row.name)
     if row.kind == "flag":

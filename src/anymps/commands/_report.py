@@ -13,10 +13,9 @@ from anymps._command_settings import ReportSettings
 from anymps._errors import UsageError
 from anymps._settings import FORMATS
 from anymps.commands._help import Command
-from anymps.commands._join import opened_as_one
 from anymps.commands._judge import Judge
-from anymps.commands._last_run import last_recording
 from anymps.commands._options import takes
+from anymps.commands._recordings import opened
 from anymps.commands._show import show
 from anymps.findings import Story, read_operations
 from anymps.report import STDOUT, Output, Outputs
@@ -34,16 +33,11 @@ _LARGEST_LOG = 1 << 26  # characters
 def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
     """Show the report of the last `anymps run`, or of recordings that `--record FILE` made. Needs no torch.
 
-    Several recordings are shown as one, as `anymps join` makes it.
+    Several recordings are shown as one: shards of a suite, ranks of a training, or several runs. All must have the same
+    torch release and the same Mac; each is a process, named after its file.
     """
-    if not files:
-        files = (last_recording(),)
-        if not files[0].exists():
-            raise UsageError("no previous run was found: name a recording, or run a script with `anymps run` first")
     outputs = Outputs((Output(asked.form, asked.output),), asked.root)
-    for file in files:
-        outputs.check(file)
-    with opened_as_one(files) as recording:
+    with opened(files, outputs, "name a recording, or run a script with `anymps run` first") as recording:
         judge = Judge(_start(recording, asked.root), asked)
         selection = judge.judge(recording)
         story = Story.of(recording, _measured(asked.gpu_log) if asked.gpu_log is not None else ())

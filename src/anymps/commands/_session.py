@@ -15,7 +15,7 @@ from anymps._settings import asked_for
 from anymps.children import ChildParts, ChildSettings
 from anymps.cleanup import PrivateFolder
 from anymps.commands._judge import Judge
-from anymps.commands._last_run import keep_as_last, last_recording, place_of_run
+from anymps.commands._recordings import keep_as_last, last_recording, place_of_run
 from anymps.commands._target import Target
 from anymps.report import Outputs
 
@@ -164,10 +164,9 @@ class RunSession:
         status = self._process.run(self._commands[shown])
         if isinstance(status, str):
             kept = self._asked.record or (last_recording() if keep_as_last(self._recording) else self._recording)
-            self._process.tell(f"anymps: there is no report: {status}. See it with: anymps report {kept}")
-            if (left := self._children.close()) is not None:
-                join = f"anymps join --output FILE {kept} {left}/*.anymps"
-                self._process.tell(f"anymps: the recordings of its processes are in {left}. Join them with: {join}")
+            left = self._children.close()
+            files = kept if left is None else f"{kept} {left}/*.anymps"
+            self._process.tell(f"anymps: there is no report: {status}. See it with: anymps report {files}")
             return UsageError.exit_code
         if self._scratch is not None:
             self._scratch.remove()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,8 +11,7 @@ from anymps._command_settings import RunSettings, UpgradeSettings
 from anymps._errors import UnsupportedTorchError, UsageError
 from anymps._own_process import own_call
 from anymps.commands._conclude import whole_recording
-from anymps.commands._join import opened_as_one
-from anymps.commands._last_run import last_recording
+from anymps.commands._recordings import opened
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
 from anymps.commands._session import Conclusion, RunSession
@@ -45,7 +43,8 @@ def upgrade(asked: UpgradeSettings, module: str | None, words: tuple[str, ...]) 
     outputs = Outputs.of(asked)
     _releases(asked)
     if module is None and not (words and not is_recording(Path(words[0]))):
-        return _of_recordings(asked, [Path(word) for word in words], outputs)
+        with opened([Path(word) for word in words], outputs, "name a script, or a recording") as recording:
+            return _show(recording, asked, outputs)
     run = RunSettings(
         mac=asked.mac,
         fallback=asked.fallback is not False,  # so that what comes after an operator without a kernel is recorded, too
@@ -71,17 +70,6 @@ def conclude(order: Conclusion, asked: UpgradeSettings, shown: bool) -> int:
     """What follows the run: the recording is kept as the last one, and the table is shown."""
     with whole_recording(order) as (recording, _):
         return _show(recording, asked, order.outputs) if shown else 0
-
-
-def _of_recordings(asked: UpgradeSettings, files: Sequence[Path], outputs: Outputs) -> int:
-    if not files:
-        files = (last_recording(),)
-        if not files[0].exists():
-            raise UsageError("no previous run was found: name a script, or a recording")
-    for file in files:
-        outputs.check(file)
-    with opened_as_one(files) as recording:
-        return _show(recording, asked, outputs)
 
 
 def _show(recording: Recording, asked: UpgradeSettings, outputs: Outputs) -> int:

@@ -1,17 +1,18 @@
-"""The headers that are written for a build: what the release does, shared words, and the list of typed kernels.
+"""The headers that are written for a build: what the release does, shared words, and lists of operators.
 
-The core includes them as `<anymps/release.h>`, `<anymps/vocabulary.h>` and `<anymps/typed_kernels.h>`. They lie in the
-folder of the build and are part of its key.
+The core includes them as `<anymps/release.h>`, `<anymps/vocabulary.h>`, `<anymps/typed_kernels.h>` and
+`<anymps/operator_shims.h>`. They lie in the folder of the build and are part of its key.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from enum import Enum, IntEnum, IntFlag
 from typing import Final
 
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
-from anymps.rules import ERROR_CLASSES, TorchVersion, Trait, VersionRules, version_rules
+from anymps.rules import ERROR_CLASSES, TorchVersion, Trait, VersionRules, installed_torch, version_rules
 
 _NUMBERS: Final[tuple[type[IntEnum], ...]] = (Fate, Wait, Direction, Phase, RoundKind, Role)
 # Bits by the name of the C++ enum and its type.
@@ -41,7 +42,31 @@ def generated_headers(version: str | TorchVersion) -> dict[str, str]:
         "anymps/release.h": _release(version_rules(version)),
         "anymps/vocabulary.h": _vocabulary(),
         "anymps/typed_kernels.h": _typed_kernels(),
+        "anymps/operator_shims.h": _operator_shims(),
     }
+
+
+def _operator_shims() -> str:
+    """Each function that the installed torch declares for compiled programs, and only a macOS build defines."""
+    declared = "torch/csrc/inductor/aoti_torch/generated/c_shim_mps.h"
+    text = (installed_torch().path / "include" / declared).read_text(encoding="utf-8")
+    lines = [
+        "// The operators that compiled programs call by name (anymps/device/_generated.py).",
+        "#pragma once",
+        "",
+        f"#include <{declared}>",
+        "",
+    ]
+    for name, parameters in re.findall(r"AOTITorchError aoti_torch_mps_(\w+)\((.*)\);", text):
+        found = f'static const auto found = anymps::compiled::find_operator("{name}"); return found;'
+        places = ", ".join(f"&{parameter.split()[-1]}" for parameter in parameters.split(","))
+        lines += [
+            f"AOTITorchError aoti_torch_mps_{name}({parameters}) {{",
+            f"  constexpr auto find = [] {{ {found} }};",
+            f"  return anymps::compiled::call_operator(find, {{{places}}});",
+            "}",
+        ]
+    return "\n".join([*lines, ""])
 
 
 def _typed_kernels() -> str:

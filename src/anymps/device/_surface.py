@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import importlib
 import itertools
+import os
 import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anymps.device._extensions import install_extensions
 from anymps.mac import Mac
 from anymps.rules import version_rules
 
@@ -34,6 +36,8 @@ _ASKS_PROCESSOR = ("lightning", "lightning_fabric", "pytorch_lightning")
 def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
     _install_bindings(core, mac, substrate)
+    # Compiled extensions find the functions that torch's C interface has on a Mac (device/launches/extensions.cpp).
+    ctypes.CDLL(core.__file__, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
     if version_rules(torch.__version__).private_set_stream:
         _install_streams(core)
     _forget_answers()
@@ -42,6 +46,7 @@ def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     _install_engine(core)
     _hide_cuda()
     _answer_processor()
+    install_extensions()
 
 
 def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
@@ -72,10 +77,13 @@ def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
             "give the source to torch.mps.compile_shader, or use a real Mac"
         )
 
+    def gpu_refusal(what: str) -> str:
+        why = "on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
+        return f"anymps: {what} {why}" if substrate == "cuda" else ""  # an NVIDIA GPU holds the bytes of tensors
+
     def on_gpu(what: str) -> None:
-        if substrate == "cuda":  # an NVIDIA GPU holds the bytes of tensors
-            why = "on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
-            raise RuntimeError(f"anymps: {what} {why}")
+        if refusal := gpu_refusal(what):
+            raise RuntimeError(refusal)
 
     def compile_shader(source: str) -> Any:
         on_gpu("Metal shaders (torch.compile writes them, too) run")
@@ -102,9 +110,11 @@ def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
         }
     for name, function in missing.items():
         setattr(torch._C, name, function)
+    core.install_package_runner(torch._C._aoti, gpu_refusal("packages of AOTInductor run"))
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader
+    core.answer_extensions(compile_shader)
 
 
 def _install_streams(core: NativeCore) -> None:

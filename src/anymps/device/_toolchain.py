@@ -98,6 +98,7 @@ class Compiler:
         includes = [*torch.include_directories, *python_include_directories()]
         flags = ["-c", "-O2", "-DNDEBUG", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
         flags += ["-fno-semantic-interposition"] if sys.platform == "linux" else []  # our functions are our own: inline
+        flags += ["-fvisibility=hidden"]  # extensions find `aoti_torch_mps_*` in it, and nothing that is in them, too
         flags += [f"-D{define}" for define in _DEFINES]
         flags += [f"-I{path}" for path in own]
         for path in includes:

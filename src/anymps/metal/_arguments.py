@@ -167,6 +167,8 @@ def _host_tensor(tensor: torch.Tensor) -> Constant:
 
 
 def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant:
+    if isinstance(value, Constant):  # a compiled extension's
+        return value
     if isinstance(value, (tuple, list)):
         return _sequence(value, cast, default)
     if isinstance(value, (int, float)):

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-from anymps.metal._arguments import Arguments, bind_arguments, group_of, tensors_of
+from anymps.metal._arguments import PADDING, Arguments, Constant, bind_arguments, group_of, tensors_of
 from anymps.metal._device import Device
 from anymps.metal._faults import fault_text, stray_text
 from anymps.metal._launch import Copied, ErrorBuffer, Launch, Launcher, Repeated, Sizes3, address_of, lies_along
@@ -66,6 +66,10 @@ class ShaderLibrary:
         kernel = MetalKernel(name, entry, self._handle, self._device, self._checks, lambda: self._fibers[1])
         self.__dict__[name] = kernel  # found at once from now on
         return kernel
+
+    def kernel(self, name: str) -> MetalKernel:
+        """The kernel of that name. Raises RuntimeError if there is none, or if it cannot run here."""
+        return getattr(self, name)  # type: ignore[no-any-return]
 
     def place_kernel(self, name: str, place: tuple[str, int, str]) -> None:
         """Let launches of a kernel run at a line of the program: its file, number and function."""
@@ -147,6 +151,11 @@ class MetalKernel:
         self._start(bound, error_buf_idx)
         if self._checks is None and error_buf_idx is None and not self._device.shaders_by_operator():
             self._remember(bound, args, arg_casts)
+
+    def launch_given(self, given: Sequence[torch.Tensor | int | bytes | None], threads: Any, group_size: Any) -> None:
+        """Runs it for a compiled extension, with bytes of any type; None where no argument was set."""
+        args = [_constant(one) if one is None or isinstance(one, bytes) else one for one in given]
+        self(*args, threads=threads, group_size=group_size)
 
     def _remember(self, bound: Arguments, args: tuple[Any, ...], arg_casts: Any) -> None:
         """Keeps what a later launch on arguments of the same types, over the same grid, has in common with this one."""
@@ -328,6 +337,10 @@ class MetalKernel:
         assert isinstance(fibers, KernelEntry)
         self._entry, self._launch, self._axis = fibers, Launcher(fibers), None
         self._repeated.clear()
+
+
+def _constant(data: bytes | None) -> Constant:
+    return Constant(b"" if data is None else data + bytes(PADDING))
 
 
 def _as_words(values: list[Any], tensors: Sequence[int], copied: Copied) -> list[Any]:

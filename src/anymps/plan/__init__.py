@@ -6,12 +6,10 @@ from anymps.plan._batches import Batches, BatchTime, Growth, batch_times
 from anymps.plan._fixes import Fix, FixKind, first_fixes
 from anymps.plan._measure import Assumption, Dropped, Measured, measure
 from anymps.plan._plan import NoLarger, Plan, Row, TriedChange, make_plan, representative
-from anymps.plan._scenario import WORDS, Scenario, parse_scenario
+from anymps.plan._scenario import RANK, WORDS, Scenario, parse_scenario
 from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import (
-    HIGH,
     LARGEST_BATCH,
-    LOW,
     Kind,
     MacOutcome,
     OtherAllocations,

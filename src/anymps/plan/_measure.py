@@ -121,6 +121,8 @@ class Measured:
     """The fewest and the most backwards that an optimizer ran within one step of its own, as LBFGS does."""
     retries: bool = False
     """Whether its code tells of what to do where memory runs out."""
+    adapters: int = 0
+    """Linear layers with quantised weights for which the scenario assumes LoRA adapters."""
 
     @property
     def peak(self) -> Moment:
@@ -233,6 +235,7 @@ def _read(recording: Recording, scenario: Scenario, answer: Answer, limit: float
         retries=bool(known.get("retries")),
         work=step_work(recording),
         closures=_closures(recording),
+        adapters=known.get("adapters", 0),
     )
 
 

@@ -62,6 +62,8 @@ class TriedChange:
     """A step on the Macs that were asked about, else on the slowest that the script fits on as it is written."""
     problem: str = ""
     """Why this change could not be tried; then the numbers are 0."""
+    adapters: int = 0
+    """Linear layers for which it assumes LoRA adapters, because the script trains their weights."""
 
 
 @dataclass(frozen=True)
@@ -313,4 +315,5 @@ def _change(
         measured.story.peak_reserved,
         tuple(outcomes[mac] for mac in shown),
         tuple(mac_time(measured, mac, outcomes[mac].verdict, times_of) for mac in timed),
+        adapters=measured.adapters,
     )

@@ -9,6 +9,12 @@ from anymps._errors import UsageError
 from anymps._numbers import whole
 
 PRECISIONS: Final = ("bfloat16", "float16")
+WEIGHTS: Final = ("nf4", "int8")
+"""How bitsandbytes may keep the weights of linear layers."""
+
+RANK: Final = 16
+"""Of the LoRA adapters that are assumed where the script trains the weights that are to be quantised."""
+
 OPTIMIZERS: Final = {
     "sgd": "SGD",
     "adam": "Adam",
@@ -20,6 +26,8 @@ WORDS: Final = {
     "checkpoint": "checkpoint=on",
     "bf16": "precision=bfloat16",
     "fp16": "precision=float16",
+    "nf4": "weights=nf4",
+    "int8": "weights=int8",
     "fused": "fused=on",
     "unfused": "fused=off",
     "sgd": "optimizer=sgd",
@@ -34,14 +42,16 @@ class Scenario:
     """One way to run the script. None leaves a thing as the script has it.
 
     `batch` and `sequence` are sizes of the data loader's batches, in samples and in tokens; `accumulate` splits each
-    batch in so many parts; `precision` is autocast's dtype; `checkpoint` recomputes repeated blocks in the backward;
-    `fused` chooses the fused or the for-loop implementation of the optimizer; `optimizer` replaces Adam, AdamW or SGD.
+    batch in so many parts; `precision` is autocast's dtype; `weights` keeps those of linear layers quantised;
+    `checkpoint` recomputes repeated blocks in the backward; `fused` chooses the fused or the for-loop implementation of
+    the optimizer; `optimizer` replaces Adam, AdamW or SGD.
     """
 
     batch: int | None = None
     sequence: int | None = None
     accumulate: int | None = None
     precision: str | None = None
+    weights: str | None = None
     checkpoint: bool = False
     fused: bool | None = None
     optimizer: str | None = None
@@ -58,6 +68,8 @@ class Scenario:
             parts.append(f"accumulation over {self.accumulate}")
         if self.precision is not None:
             parts.append(f"{self.precision} autocast")
+        if self.weights is not None:
+            parts.append(f"{self.weights} weights")
         if self.checkpoint:
             parts.append("activation checkpointing")
         if self.fused is not None:
@@ -89,7 +101,7 @@ def _value(name: str, value: str, word: str) -> Any:
         if value not in ("on", "off", ""):
             raise UsageError(f"--what-if {word}: {name} is on or off")
         return value != "off"
-    choices = {"precision": PRECISIONS, "optimizer": tuple(OPTIMIZERS)}.get(name)
+    choices = {"precision": PRECISIONS, "weights": WEIGHTS, "optimizer": tuple(OPTIMIZERS)}.get(name)
     if choices is None:
         numbers = [f"{field.name}=N" for field in fields(Scenario) if field.name in ("batch", "sequence", "accumulate")]
         raise UsageError(f"--what-if {word!r} is not known; known: {', '.join([*numbers, *WORDS])}")

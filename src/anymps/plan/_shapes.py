@@ -53,6 +53,7 @@ class Shapes(Observer):
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
             "last_batch": self._applied.last_batch,
+            "adapters": quantised.adapters if (quantised := self._applied.quantised) else 0,
             "embeds": self._hollow.embeds,
             "retries": _tells_of_retries(self._home),
             "without_effect": self._applied.without_effect(self.scenario, self.placed),

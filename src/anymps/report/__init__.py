@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from anymps.report._outputs import STDOUT, Output, Outputs, check_file, is_recording, write_file
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
-    from anymps.report.diff import Diff, compare, diff_document, render_diff_json
+    from anymps.report.diff import Diff, compare, diff_document
     from anymps.report.document import Document, print_document, rendered
     from anymps.report.plan import plan_document, plan_json
     from anymps.report.run import print_summary, render_summary, render_terminal, report_pieces, run_document

@@ -31,7 +31,8 @@ class OperatorLimit(NamedTuple):
     """A fixed text of some operators (base names: all overloads), and the first and last release that has it.
 
     `until` is None where no end was seen up to `READING.last`.
-    Without operators it is one that any operator in an MPSGraph can give.
+    Without operators it is one that any operator in an MPSGraph can give. `refused_before`: earlier releases refuse the
+    same calls in words that are not the backend's.
     """
 
     text: str
@@ -39,6 +40,7 @@ class OperatorLimit(NamedTuple):
     since: Release = OLDEST
     until: Release | None = None
     operators: tuple[str, ...] = ()
+    refused_before: bool = False
 
 
 OPERATOR_LIMITS: Final = {

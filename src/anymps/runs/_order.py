@@ -51,8 +51,7 @@ class Order:
     long.
 
     Unless it `may_write`, what it writes goes to the run's folder. `sources` are texts to run in place of files.
-    `environment` are variables, None for one to do without; `python` is another interpreter than this one,
-    `directory` another current folder.
+    `environment` are variables, None for one to do without; `directory` is another current folder.
     """
 
     words: tuple[str, ...]
@@ -68,7 +67,6 @@ class Order:
     may_write: bool = False
     sources: Mapping[str, bytes] = field(default_factory=dict)
     environment: Mapping[str, str | None] = field(default_factory=dict)
-    python: str = ""
     directory: str = ""
 
     @classmethod

@@ -94,8 +94,6 @@ def run(order: Order) -> Iterator[Answer]:
     with PrivateFolder("anymps-run-") as folder:
         order.write(folder / ORDER)
         command = own_call("anymps.commands._runner:run_order", folder / ORDER)
-        if order.python:
-            command[0] = order.python
         began = time.monotonic()
         status = run_command(command, folder, order)
         yield Answer(folder, status, time.monotonic() - began)

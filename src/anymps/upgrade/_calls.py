@@ -132,11 +132,11 @@ def _call(signature: Signature, site: Site, dtype: str, size: float, made_by: Re
 
 def _limited(operator: str, dtype: str, site: Site, made_by: Release) -> Iterator[Subject]:
     """Limits of other releases that the recording does not tell: the release that made it has none of them."""
-    by_dtype = {row.text.text for row in REFUSED_DTYPES}
+    told = {row.text.text for row in REFUSED_DTYPES} | {row.text for row in all_hazards()} | _limits(made_by)
     for name, limit in OPERATOR_LIMITS.items():
         dtypes = [_LIMITED_TO[word] for word in name.split() if word in _LIMITED_TO]
-        concerned = base(operator) in limit.operators and (not dtypes or dtype in dtypes)
-        if concerned and limit.error == "RuntimeError" and limit.text not in by_dtype | _limits(made_by):
+        concerned = base(operator) in limit.operators and (not dtypes or dtype in dtypes) and not limit.refused_before
+        if concerned and limit.error == "RuntimeError" and limit.text not in told:
             yield Subject(site, operator, dtype, title=limit.text, answers=partial(_limit_answer, limit.text))
 
 

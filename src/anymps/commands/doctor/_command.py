@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import shutil
 import sys
 import textwrap
 
 import click
 
-from anymps._command_settings import DoctorSettings
 from anymps.commands._help import Command
-from anymps.commands._options import takes
 from anymps.commands.doctor._diagnosis import Diagnosis, State, diagnose
 from anymps.commands.doctor._facts import Facts, gather
 
@@ -32,8 +28,7 @@ _INDENT = 17  # where the second column begins
 
 
 @click.command(cls=Command, short_help="Explain why mps is or is not available, and what to do next.")
-@takes("doctor")
-def doctor(asked: DoctorSettings) -> int:
+def doctor() -> int:
     """Explain why mps is or is not available on this machine, and what to do next.
 
     Changes nothing and builds nothing. Exits with 0 if anymps can provide a device here, real or virtual, and with 1
@@ -41,11 +36,8 @@ def doctor(asked: DoctorSettings) -> int:
     """
     facts = gather()
     diagnosis = diagnose(facts)
-    if asked.json:
-        click.echo(to_json(facts, diagnosis))
-    else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        click.echo("\n".join(wrapped(lines(facts, diagnosis), width)))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    click.echo("\n".join(wrapped(lines(facts, diagnosis), width)))
     return 1 if diagnosis.device == "none" else 0
 
 
@@ -91,19 +83,3 @@ def _machine(facts: Facts) -> str:
     if facts.virtual_machine:
         parts.append("in a virtual machine")
     return ", ".join(parts)
-
-
-def to_json(facts: Facts, diagnosis: Diagnosis) -> str:
-    """Return facts and diagnosis as one JSON object."""
-    document = {
-        "state": diagnosis.state.value,
-        "device": diagnosis.device,
-        "why": diagnosis.why,
-        "next_steps": diagnosis.next_steps,
-        "checks": [
-            {"name": check.name, "status": check.status.value, "text": check.text} for check in diagnosis.checks
-        ],
-        "environment": [dataclasses.asdict(note) for note in diagnosis.notes],
-        "facts": {name: value for name, value in dataclasses.asdict(facts).items() if name != "environment"},
-    }
-    return json.dumps(document, indent=2)

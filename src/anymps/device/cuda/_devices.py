@@ -23,6 +23,9 @@ _COMPILERS = (
     "torch.utils._triton",
 )
 _PROFILERS = ("torch.profiler", "torch.autograd.profiler")
+# Libraries with code for mps beside compiled code for CUDA, which they load if it is available: backends/cuda/ops.py of
+# bitsandbytes 0.50.2, library/extensions/__init__.py of optimum-quanto 0.2.7.
+_WITH_MPS = ("bitsandbytes", "optimum.quanto")
 _EMULATING = ("apple7", "apple8")  # M1 and M2 compute bfloat16 by way of float32
 
 # What is the same always.
@@ -45,7 +48,7 @@ CONSTANTS: dict[str, Any] = {
 
 
 def is_available() -> bool:
-    return not called_by(2, *_COMPILERS, *_PROFILERS)
+    return not called_by(2, *_COMPILERS, *_PROFILERS, *_WITH_MPS)
 
 
 def set_device(device: Any) -> None:

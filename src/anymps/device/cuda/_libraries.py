@@ -6,13 +6,14 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from anymps.device._after_import import after_import
 from anymps.device.cuda._refused import USE_GLOO, USE_METAL, refuse
 from anymps.device.cuda._uses import Patches, report_use
 
@@ -37,10 +38,7 @@ _EXTENSIONS = "torch.utils.cpp_extension"
 
 
 class _Absent(MetaPathFinder):
-    """Comes before all other finders. It knows what is absent, and the module of torch that builds with CUDA."""
-
-    def __init__(self, patches: Patches) -> None:
-        self._patches = patches
+    """Comes before all other finders, and knows what is absent."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -50,25 +48,7 @@ class _Absent(MetaPathFinder):
             if not _imported_by_torch():
                 report_use(sentence)
             raise ModuleNotFoundError(f"anymps: {sentence}", name=fullname)
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == _EXTENSIONS else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Extensions(spec.loader, self._patches)
-        return spec
-
-
-class _Extensions(Loader):
-    """Loads `torch.utils.cpp_extension`, and refuses what it builds with CUDA."""
-
-    def __init__(self, loader: Loader, patches: Patches) -> None:
-        self._loader = loader
-        self._patches = patches
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        _refuse_extensions(self._patches, module)
+        return None
 
 
 def _imported_by_torch() -> bool:
@@ -81,11 +61,10 @@ def _imported_by_torch() -> bool:
 
 def install(patches: Patches) -> None:
     """Refuse the libraries, NCCL, and extensions with kernels of CUDA."""
-    finder = _Absent(patches)
+    finder = _Absent()
     sys.meta_path.insert(0, finder)
     patches.callback(lambda: sys.meta_path.remove(finder))
-    if _EXTENSIONS in sys.modules:
-        _refuse_extensions(patches, sys.modules[_EXTENSIONS])
+    patches.callback(after_import(_EXTENSIONS, functools.partial(_refuse_extensions, patches)))
     original = importlib.util.find_spec
 
     @functools.wraps(original)

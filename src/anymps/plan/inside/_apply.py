@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from anymps.plan._scenario import OPTIMIZERS, Scenario
+from anymps.plan.inside._quantise import Quantised
 
 
 class Applied:
@@ -29,6 +30,7 @@ class Applied:
         """Samples in the last batch that a data loader gave."""
         self.optimizers = 0
         """Optimizers made of the kinds that a scenario knows."""
+        self.quantised: Quantised | None = None
 
     def without_effect(self, scenario: Scenario, placed: bool) -> str:
         """Why the scenario changed nothing, or nothing; `placed`: the script's arguments have its sizes."""
@@ -42,6 +44,8 @@ class Applied:
             return "no batch of tokens was seen; put {sequence} where the script's arguments have the length"
         if scenario.checkpoint and not self.blocks:
             return "the model has no repeated blocks"
+        if self.quantised is not None and not self.quantised.layers:
+            return "no linear layers, but the last, move to mps by .to(), where bitsandbytes would quantise them"
         if (scenario.optimizer or scenario.fused is not None) and not self.optimizers:
             return "the script makes no Adam, AdamW or SGD of torch.optim"
         return ""
@@ -51,7 +55,9 @@ def apply(scenario: Scenario) -> Applied:
     """Change torch in this process so that the script runs as the scenario says. Nothing is undone."""
     applied = Applied()
     _watch_loader(scenario, applied)
-    if scenario.precision is not None or scenario.checkpoint:
+    if scenario.weights is not None:
+        applied.quantised = Quantised(scenario.weights)
+    if scenario.precision is not None or scenario.checkpoint or scenario.weights:
         _watch_models(scenario, applied)
     if scenario.fused is not None:
         _choose_implementation(scenario.fused, applied)
@@ -141,6 +147,8 @@ def _watch_models(scenario: Scenario, applied: Applied) -> None:
         if scenario.checkpoint and id(module) not in seen:
             seen.add(id(module))
             applied.blocks += checkpoint_blocks(module)
+        if applied.quantised is not None:
+            applied.quantised.settle()
         inside.yes = True
         try:
             if dtype is None:

@@ -9,12 +9,10 @@ from anymps._text import step_name
 from anymps.compare import Comparison, Divergence
 from anymps.report import _text as text
 from anymps.report.comparison import _words as words
-from anymps.report.comparison._drawings import losses_drawing
 from anymps.report.document import (
     Block,
     Column,
     Document,
-    Drawing,
     Facts,
     Form,
     Items,
@@ -158,9 +156,7 @@ def _losses(found: Comparison) -> Iterator[Section]:
         caption=f"The values {f'at {where}' if where else 'of each step'}; differences are relative to the larger one",
         rest=f"{left:,} more in the JSON report." if left else "",
     )
-    drawn = losses_drawing(found)
-    blocks = (Drawing("losses_drawing", drawn), table) if drawn is not None else (table,)
-    yield Section("losses", "Losses", blocks, remark=where, folded=False)
+    yield Section("losses", "Losses", (table,), remark=where, folded=False)
 
 
 def _spread(count: int) -> list[int]:

@@ -1,7 +1,6 @@
-"""What changed between two recordings, as a document and as JSON."""
+"""What changed between two recordings, as a document."""
 
 from __future__ import annotations
 
 from anymps.report.diff._compare import Diff, compare
 from anymps.report.diff._document import diff_document
-from anymps.report.diff._json import render_diff_json

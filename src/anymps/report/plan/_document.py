@@ -27,7 +27,7 @@ from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _fix_words as fix_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._drawings import choice_drawing, macs_drawing
+from anymps.report.plan._drawings import choice_drawing
 
 _STATES: Final[dict[Verdict, State]] = {
     Verdict.FITS: "clean",
@@ -84,7 +84,7 @@ def _sections(plan: Plan) -> Iterator[Section]:
     yield Section(
         "macs",
         "What the memory allows",
-        (Drawing("macs_drawing", macs_drawing(plan.rows, plan.base.story.peak_reserved)), words.mac_table(plan)),
+        (words.mac_table(plan),),
         nav="Macs",
         remark="macOS as in `anymps plan --mac`",
     )

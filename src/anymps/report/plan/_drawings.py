@@ -1,4 +1,4 @@
-"""The drawings of a plan's page, as numbers for its template: horizontal places in per cent, heights in pixels."""
+"""The drawing of a plan's page, as numbers for its template: horizontal places in per cent, heights in pixels."""
 
 from __future__ import annotations
 
@@ -6,49 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from anymps.plan import HIGH, LOW, MacTime, Row
-from anymps.report import _text as text
+from anymps.plan import MacTime
 from anymps.report.plan import _choice_words as choice_words
-from anymps.report.plan import _words as words
-
-_WIDEST: Final = 1.9
-"""Times the working set, at the right edge of the Macs' bars: a little beyond torch's limit."""
 
 _FIRST_ROW, _ROW = 44, 40
 
 _TICK: Final = 14  # per cent between two names of an axis: on a phone they need as much
-
-
-def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
-    """A bar for each Mac, on a scale of its own: working set and limits stand at the same places in all."""
-    rows: list[dict[str, Any]] = []
-    for place, row in enumerate(macs):
-        outcome = row.outcome
-        share = words.needed(unlimited, outcome) / max(1, outcome.mac.room)
-        needs = f"{text.size(words.needed(unlimited, outcome))}, {share:.2f} times the working set"
-        rows.append(
-            {
-                "top": _FIRST_ROW + _ROW * place,
-                "name": f"{outcome.mac.name}: {words.verdict(outcome)}",
-                "verdict": outcome.verdict.value,
-                "width": round(min(100.0, 100 * share / _WIDEST), 3),
-                "cut": share > _WIDEST,
-                "title": f"{outcome.mac.name}: needs {needs}",
-            }
-        )
-    said = "; ".join(row["name"] for row in rows)
-    return {
-        "label": f"The peak of the heaps against each Mac's working set. {said}. The table has the numbers.",
-        "height": _FIRST_ROW + _ROW * len(rows),
-        "rows": rows,
-        "lines": [
-            {"at": round(100 / _WIDEST, 3), "kind": "working", "name": "working set"},
-            {"at": round(100 * LOW / _WIDEST, 3), "kind": "low", "name": f"{LOW:g}×"},
-            {"at": round(100 * HIGH / _WIDEST, 3), "kind": "limit", "name": f"{HIGH:g}×"},
-        ],
-        "low": f"{LOW:g}",
-        "high": f"{HIGH:g}",
-    }
 
 
 def choice_drawing(choices: Sequence[MacTime], own: MacTime | None) -> dict[str, Any] | None:

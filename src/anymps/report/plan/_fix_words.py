@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps._text import duration
 from anymps.mac import Mac
-from anymps.plan import Fix, FixKind, MacOutcome, MacTime, Plan, Verdict
+from anymps.plan import RANK, Fix, FixKind, MacOutcome, MacTime, Plan, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
@@ -30,6 +30,9 @@ _FIXES: Final = {
     FixKind.WATERMARK: f"As a last resort, set {HIGH_WATERMARK}=0.0: it lifts torch's limit, not the memory's, and "
     "can take the whole system down.",
 }
+
+
+_ADAPTERS: Final = f", with LoRA adapters of rank {RANK} on %s and all other weights frozen"
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,12 @@ def change_table(plan: Plan) -> Table:
             rows.append((change.scenario.label, "", "", "", *_steps((), macs), text.clean(change.problem)))
             continue
         said = ", ".join(f"{_verdict(outcome)} on {outcome.mac.name}" for outcome in change.outcomes)
+        said += _ADAPTERS % text.plural(change.adapters, "linear layer") if change.adapters else ""
         ratio = f"{change.peak_allocated / max(1, tensors):.2f}x"
         sizes = (text.size(change.peak_allocated), text.size(change.peak_reserved))
         rows.append((change.scenario.label, *sizes, ratio, *_steps(change.times, macs), said))
     columns = (
-        Column("change"),
+        Column("change", wraps=True),
         Column("tensors", "number"),
         Column("heaps", "number"),
         Column("", "number"),

@@ -305,11 +305,6 @@ def _signed(number: int) -> str:
     return f"-{text.size(-number)}" if number < 0 else text.size(number) or "0"
 
 
-def needed(unlimited: int, outcome: MacOutcome) -> int:
-    """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
-    return unlimited if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
-
-
 def assumption_table(found: Sequence[Assumption]) -> Table:
     """Where the script read values that a plan does not have."""
     rows = tuple(

@@ -10,7 +10,6 @@ from anymps.report.document import DEFAULT_WIDTH, Form, as_text, rendered
 from anymps.report.run._document import run_document
 from anymps.report.run._github import github_pieces
 from anymps.report.run._json import json_pieces
-from anymps.report.run._junit import junit_pieces
 from anymps.report.run._sarif import sarif_pieces
 
 _SHOWN: Final = {"terminal": Form.TERMINAL, "html": Form.PAGE, "markdown": Form.MARKDOWN}
@@ -18,7 +17,6 @@ _FOR_PROGRAMS: Final[dict[str, Callable[[Story, Sequence[Finding], str | None], 
     "json": json_pieces,
     "sarif": sarif_pieces,
     "github": github_pieces,
-    "junit": junit_pieces,
 }
 
 

@@ -2,6 +2,7 @@
 // and the ledger of buffers, and a trace on another Mac's allocator.
 #include "bindings/guarded.h"
 
+#include "compiled/compiled.h"
 #include "device/device.h"
 #include "feeds/feeds.h"
 #include "kernels/kernels.h"
@@ -179,6 +180,7 @@ PyMethodDef device_methods[] = {
     {"run_backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_backward)), METH_VARARGS | METH_KEYWORDS,
      "Runs a backward, on the calling thread if nothing in the graph can tell."},
     method<&watch_factories_of>("watch_factories", "Makes the functions that make tensors look at a default device."),
+    method<&compiled::install_runner>("install_package_runner", "Has torch load packages of AOTInductor for mps."),
     method<&rename_cuda_in>("rename_cuda", "Asks for another name wherever functions and classes are given one of CUDA."),
     method<&set_default_device>("default_device", "Sets the calling thread's default device for them; None for none."),
     method<&events::release>("release_event", "Gives an event's id back to the pool."),

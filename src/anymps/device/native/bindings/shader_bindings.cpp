@@ -120,6 +120,7 @@ PyMethodDef shader_methods[] = {
     method<&offer_to_launcher>("offer_calls", "Has a launcher asked first for calls of these operators."),
     method<&stray_store>("stray_store", "What PyTorch's kernels have stored beside buffers, or None."),
     method<&margins::begin>("begin_margins", "Has new buffers allocated with empty memory around them."),
+    method<&answer_extensions>("answer_extensions", "Has extensions compile shaders by this function."),
     method<&begin_launch>("begin_launch", "Marks the empty memory around the buffers of tensors; refused in a forked child."),
     method<&end_launch>("end_launch", "What was written beside the buffers of tensors, or None."),
     {nullptr, nullptr, 0, nullptr}};

@@ -12,6 +12,7 @@
 #include "device/backend/events.h"
 #include "device/errors/fork.h"
 #include "device/backend/generator.h"
+#include "device/launches/extensions.h"
 #include "device/launches/launches.h"
 #include "device/memory/margins.h"
 #include "device/memory/memory.h"
