@@ -11,7 +11,6 @@ from anymps.plan import (
     Assumption,
     Dropped,
     Fix,
-    Growth,
     Kind,
     MacOutcome,
     Measured,
@@ -21,7 +20,6 @@ from anymps.plan import (
     Scenario,
     TriedChange,
     Verdict,
-    batch_times,
     first_fixes,
     mac_time,
     other_allocations,
@@ -104,10 +102,7 @@ def planned(*macs: str) -> Plan:
     outcomes = [row.outcome for row in shown]
     fixes = first_fixes(base, 5 * GIB, outcomes)
     times = step_times(base, outcomes, "2.13.0", [outcome.mac for outcome in outcomes])
-    growth = Growth.between(work(), 8, work(16), 16)
-    assert growth is not None
     macs = asked or [mac_time.mac for mac_time in times if mac_time.time is not None][:1]
-    batches = batch_times(growth, 8, macs, lambda mac: {8: 0, 16: 100}.get(mac.ram_gib, 1 << 16), "2.13.0")
     sized = MacOutcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB)
     timed = tuple(mac_time(base, mac, Verdict.FITS, "2.13.0") for mac in macs)
     changes = (
@@ -124,7 +119,6 @@ def planned(*macs: str) -> Plan:
         other_allocations(Kind.OTHER, 13),
         fixes,
         times=times,
-        batches=batches,
     )
 
 
@@ -162,7 +156,6 @@ def resting() -> Plan:
         fixes=(),
         no_larger=NoLarger.NO_BATCH,
         times=(),
-        batches=(),
     )
 
 

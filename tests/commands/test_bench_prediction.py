@@ -34,16 +34,13 @@ def timed(queued: float, finished: float, *, virtual: bool = False, calls: int =
 
 
 def test_what_was_measured_lies_in_the_interval() -> None:
-    """Both side by side, and the part in which they lie furthest apart."""
+    """Both side by side."""
     found = predict(timed(2.0, 41.0), products())
-    assert (found.held, found.differs_most) == (True, "device")
+    assert found.held
     assert str(found).splitlines() == [
         "                  measured  predicted    80 % interval",
         "step of train.py   41.0 ms    34.2 ms  23.2 to 50.6 ms  held",
-        "  until queued     2.00 ms     182 us",
-        "  after that       39.0 ms    34.1 ms",
         "Measured is 1.20 times what was predicted for an M3 Pro 18GB, bound by compute.",
-        "They differ most in the GPU's work after that: 4.94 ms more than predicted.",
     ]
 
 
@@ -78,18 +75,15 @@ def test_short_steps_are_recorded_more_often(ms: float, steps: int) -> None:
 
 
 def test_what_was_measured_lies_outside() -> None:
-    """Told as that; here the host took what was not predicted."""
+    """Told as that."""
     found = predict(timed(80.0, 100.0), products())
-    assert (found.held, found.differs_most) == (False, "queued")
+    assert found.held is False
     assert str(found).splitlines()[1].endswith("not held")
-    assert str(found).splitlines()[-1] == (
-        "They differ most in the host's work, until it is queued: 79.8 ms more than predicted."
-    )
 
 
 def test_what_was_measured_is_what_was_predicted() -> None:
-    """No ratio of one, and no part that lies less than a tenth of the time apart."""
-    assert str(predict(timed(0.5, 34.2), products())).splitlines()[4:] == [
+    """No ratio of one."""
+    assert str(predict(timed(0.5, 34.2), products())).splitlines()[2:] == [
         "Measured is what was predicted for an M3 Pro 18GB, bound by compute."
     ]
 
@@ -107,14 +101,13 @@ def test_this_machines_time_is_compared_with_nothing() -> None:
         " bound by compute. The prediction is not compared: the times above are this machine's, not a Mac's."
     )
     row = found.to_json()
-    assert (row["measured_ns"], row["held"], row["differs_most"]) == (None, None, None)
+    assert (row["measured_ns"], row["held"]) == (None, None)
     assert row["predicted_ns"] == pytest.approx(34.2 * MS, rel=0.01)
 
 
 def test_several_calls_in_a_run_wait_for_nothing_between_them() -> None:
-    """Neither does what is predicted, and no part of it is told."""
+    """Neither does what is predicted."""
     found = predict(timed(20.0, 400.0, calls=10), products())
-    assert found.parts == {}
     assert found.compared is not None and found.compared.time.bound == "compute"
     assert str(found).splitlines()[1:] == [
         "step of train.py   40.0 ms    33.9 ms  22.9 to 50.3 ms  held",

@@ -142,12 +142,20 @@ def test_what_is_written_to_comes_first(functions: ctypes.CDLL) -> None:
 
 
 def test_arguments_that_may_be_missing(functions: ctypes.CDLL) -> None:
-    """A tensor, a list of tensors, a device, a type, a default that an earlier version does not pass."""
+    """A tensor, a list, a tensor of a list, a device, a type."""
     x, weight, bias = (torch.randn(*size, device="mps") for size in ((1, 2, 5, 5), (3, 2, 3, 3), (3,)))
     rest = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     assert torch.equal(call(functions, "convolution", x, weight, None, *rest)[0], torch.conv2d(x, weight))
     (result,) = call(functions, "convolution", x, weight, some(bias), *rest)
     assert torch.equal(result, torch.conv2d(x, weight, bias))
+
+    sizes = (ctypes.c_int64 * 1)(3)
+    bias_sizes = [ctypes.byref(ctypes.c_void_p(ctypes.addressof(sizes))), ctypes.c_int64(1)]
+    gradients = call(
+        functions, "convolution_backward", result, x, weight, *bias_sizes, *rest, [True, False, True], results=3
+    )
+    assert torch.equal(gradients[2], result.sum((0, 2, 3)))
+    assert gradients[0].shape == x.shape
 
     rows = torch.tensor([2, 0], device="mps")
     one = ctypes.pointer(handle(rows))

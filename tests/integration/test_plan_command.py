@@ -68,19 +68,6 @@ def test_the_batch_of_an_option_is_the_one_that_is_told(tmp_path: Path) -> None:
     assert mac["samples_per_second"] == pytest.approx(4096 / mac["seconds"], rel=0.01)
 
 
-def test_samples_a_second_by_batch(whole: dict[str, Any]) -> None:
-    """On the slowest Mac that it fits on, with the time of the table of Macs at the script's own batch."""
-    (found,) = whole["batches"]
-    slowest = next(one for one in whole["times"] if one["seconds"] is not None)
-    sizes = {one["batch"]: one for one in found["sizes"]}
-    assert (found["mac"], found["own"]) == (slowest["mac"], 8192)
-    assert list(sizes)[:3] == [2048, 4096, 8192]
-    assert max(sizes) <= found["largest"]
-    assert sizes[8192]["seconds"] == pytest.approx(slowest["seconds"])
-    rates = [one["samples_per_second"] for one in sizes.values()]
-    assert rates == sorted(rates)
-
-
 def test_the_peak_is_made_of_what_the_script_has(whole: dict[str, Any]) -> None:
     """Weights are 12 layers of 2048 times 2049 numbers; AdamW keeps twice as much."""
     weights = 12 * 2048 * 2049 * 4

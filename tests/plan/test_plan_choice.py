@@ -154,7 +154,7 @@ def test_a_plan_without_times_says_why(name: str, lacks: bool, why: str) -> None
     plan, mac = planned("M3 Pro 18GB"), parse_mac(name)
     rows = tuple(replace(row, outcome=replace(row.outcome, mac=mac)) for row in plan.rows)
     base = replace(plan.base, work=None) if lacks else plan.base
-    plan = replace(plan, rows=rows, asked=(mac,), base=base, times=(), batches=())
+    plan = replace(plan, rows=rows, asked=(mac,), base=base, times=())
     text = " ".join(render_plan(plan).split())
     assert why in text
     assert "Which Mac? Mac" in text
@@ -176,7 +176,7 @@ def test_a_run_that_does_not_fit_needs_no_other_reason(verdict: Verdict) -> None
     """Its verdict says why there is no time."""
     plan = planned("M3 Pro 18GB")
     rows = tuple(replace(row, outcome=replace(row.outcome, verdict=verdict)) for row in plan.rows)
-    assert "No time is predicted" not in render_plan(replace(plan, rows=rows, times=(), batches=()))
+    assert "No time is predicted" not in render_plan(replace(plan, rows=rows, times=()))
 
 
 def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_one_of_two_runs_that_came_to_no_end(
 ) -> None:
     """The largest batch is unknown, whichever it was; a batch of one makes other calls, so two is measured as well."""
     run = run_of(limit=of_larger)
-    assert _larger(WORDS, with_batch(batch, limit=own), run).no_larger is NoLarger.LATE
+    assert _larger(WORDS, with_batch(batch, limit=own), run) == (None, NoLarger.LATE, "")
     assert run.asked == asked
 
 
@@ -64,7 +64,7 @@ def test_the_batch_that_is_doubled(asked: int | None, loaded: int | None, larger
 def test_without_a_batch() -> None:
     """Nothing is run."""
     run = run_of()
-    assert _larger(WORDS, with_batch(None), run).no_larger is NoLarger.NO_BATCH
+    assert _larger(WORDS, with_batch(None), run) == (None, NoLarger.NO_BATCH, "")
     assert run.asked == []
 
 
@@ -75,7 +75,7 @@ def test_without_a_batch() -> None:
 def test_a_larger_run_that_fails(error: Exception) -> None:
     """Its error is told without our name."""
     found = _larger(WORDS, with_batch(8), run_of(error=error))
-    assert (found.no_larger, found.problem) == (NoLarger.STOPPED, "RuntimeError: odd")
+    assert found == (None, NoLarger.STOPPED, "RuntimeError: odd")
 
 
 def test_a_scenario_is_measured_once(monkeypatch: pytest.MonkeyPatch, virtual_device: None) -> None:

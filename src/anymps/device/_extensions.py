@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from anymps._text import tell
 from anymps.device._after_import import after_import
 from anymps.device._objective_c import objective_c
 
@@ -29,6 +30,25 @@ def install_extensions() -> None:
     after_import("torch.utils.cpp_extension", _build_sources)
     _explain(torch._ops._Ops, "load_library")
     _explain(ExtensionFileLoader, "create_module")
+
+
+def telling_why(compile_shader: Callable[[str], Any], macos: tuple[int, int]) -> Callable[[str], Any]:
+    """`compile_shader` for extensions, which says on stderr why text does not compile.
+
+    The exception that an extension makes of a failed call has no reason (`TORCH_ERROR_CODE_CHECK`), and torch prints
+    none since 2.14.
+    """
+
+    def compile_text(source: str) -> Any:
+        try:
+            return compile_shader(source)
+        except SyntaxError as error:
+            reason = str(error).partition("\n")[0]
+            on = f"macOS {macos[0]}.{macos[1]}"
+            tell(f"anymps: Metal text of a compiled extension does not compile on {on}: {reason}")
+            raise
+
+    return compile_text
 
 
 def _build_sources(module: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anymps.device._extensions import install_extensions
+from anymps.device._extensions import install_extensions, telling_why
 from anymps.mac import Mac
 from anymps.rules import version_rules
 
@@ -114,7 +114,7 @@ def _install_bindings(core: NativeCore, mac: Mac, substrate: str) -> None:
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader
-    core.answer_extensions(compile_shader)
+    core.answer_extensions(telling_why(compile_shader, mac.macos))
 
 
 def _install_streams(core: NativeCore) -> None:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anymps.metal._arguments import CODE_OF_CAST, PADDING
+from anymps.metal._arguments import CODE_OF_CAST, PADDING, Constant
 
 Kinds = tuple[Any, ...]
-"""The types of arguments; of a list or a tuple those of its items, as a tuple."""
+"""The types of arguments; of a list or a tuple those of its items, as a tuple, and of a constant how long it is."""
 
 TENSOR = torch.Tensor
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -43,7 +43,7 @@ class Packing(NamedTuple):
 def kinds_of(arguments: Sequence[Any]) -> tuple[Kinds, list[Any]]:
     """The types of arguments, and the arguments with lists spread out, in a new list."""
     kinds: Kinds = tuple(map(type, arguments))
-    if list not in kinds and tuple not in kinds:
+    if list not in kinds and tuple not in kinds and Constant not in kinds:
         return kinds, [*arguments]
     spread: list[Any] = []
     found: list[Any] = []
@@ -52,6 +52,9 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Kinds, list[Any]]:
         if kind is list or kind is tuple:
             spread += one
             found.append(tuple(map(type, one)))
+        elif kind is Constant:
+            spread.append(one.data)
+            found.append(len(one.data))
         else:
             spread.append(one)
             found.append(kind)
@@ -117,6 +120,8 @@ def _form(kind: Any, cast: str) -> str | None:
     """How one argument is packed, as in `struct`: a number out of its range raises."""
     if kind in _TENSORS:
         return ADDRESS
+    if isinstance(kind, int):
+        return f"{kind}s" if kind else None
     if isinstance(kind, tuple):
         return table_form(len(kind)) if kind and _TENSORS.issuperset(kind) else None
     if kind is int or kind is bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anymps.plan._batches import Batches, BatchTime, Growth, batch_times
 from anymps.plan._fixes import Fix, FixKind, first_fixes
 from anymps.plan._measure import Assumption, Dropped, Measured, measure
 from anymps.plan._plan import NoLarger, Plan, Row, TriedChange, make_plan, representative

@@ -13,7 +13,6 @@ from typing import Final
 from anymps._errors import PlanError
 from anymps._numbers import digits
 from anymps.mac import Mac, all_macs
-from anymps.plan._batches import Batches, Growth, batch_times
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, measure
 from anymps.plan._scenario import Scenario
@@ -86,14 +85,8 @@ class Plan:
     """What stopped the script with a larger batch."""
     times: tuple[MacTime, ...] = ()
     """A step on the Macs that were asked about, else on each chip; the slowest first. Empty where none is predicted."""
-    batches: tuple[Batches, ...] = ()
-    """Batch against samples a second on the Macs that were asked about, else on the slowest that it fits on. Empty
-    where the largest batch is not known, or fewer than two sizes fit.
-    """
     times_of: str = ""
     """The release of torch whose times these are, where it is another one than `torch`."""
-    other_calls: bool = False
-    """Whether a step with twice the batch makes other calls, so that `batches` are not known."""
     own: MacTime | None = None
     """One's own Mac, with its time as if the memory did, where the others are compared with one."""
 
@@ -136,8 +129,8 @@ def make_plan(
         tried = [(scenario, once.start(scenario)) for scenario in (_merge(first, other) for other in what_if)]
         meanwhile()
         measured = started.result()
-        larger_run = _larger(order.words, measured, once) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
-        stretch, trace = larger_run.stretch, measured.trace
+        grown = _larger(order.words, measured, once) if larger else (None, NoLarger.NOT_MEASURED, "")
+        (stretch, no_larger, problem), trace = grown, measured.trace
         largest = cache(lambda mac: stretch.largest(mac, minor) if stretch is not None else None)
         rows = []
         for one in asked or every:
@@ -153,17 +146,6 @@ def make_plan(
     beside = other_allocations(measured.kind, minor)
     outcomes = [row.outcome for row in rows if asked or row.outcome.mac.ram_gib >= USUAL_GIB]
     fixes = first_fixes(measured, halved, outcomes)
-    batches: tuple[Batches, ...] = ()
-    if stretch is not None and larger_run.growth is not None:
-        batch = measured.batch or stretch.batch
-        batches = batch_times(
-            larger_run.growth,
-            batch,
-            timed,
-            lambda mac: largest(mac) or 0,
-            release,
-            asked=measured.scenario.batch is not None,
-        )
     return Plan(
         script=" ".join(order.words),
         base=measured,
@@ -174,11 +156,9 @@ def make_plan(
         times_of=times_of,
         others=beside,
         fixes=fixes,
-        no_larger=larger_run.no_larger,
-        problem=larger_run.problem,
+        no_larger=no_larger,
+        problem=problem,
         times=times,
-        batches=batches,
-        other_calls=stretch is not None and larger_run.growth is None,
         own=_own(measured, against, trace, largest(against), minor, release) if against is not None else None,
     )
 
@@ -237,38 +217,26 @@ def _merge(base: Scenario, change: Scenario) -> Scenario:
     return replace(base, **{name: value for name, value in vars(change).items() if value != unsaid[name]})
 
 
-@dataclass(frozen=True)
-class _Larger:
-    """How memory and calls of the run grow with the batch; else why that is not known."""
-
-    stretch: Stretch | None = None
-    growth: Growth | None = None
-    no_larger: NoLarger | None = None
-    problem: str = ""
-
-
-def _larger(words: Sequence[str], measured: Measured, run: _Run) -> _Larger:
-    """How the run grows with the batch, from another run with twice the batch."""
+def _larger(words: Sequence[str], measured: Measured, run: _Run) -> tuple[Stretch | None, NoLarger | None, str]:
+    """How memory grows with the batch, from another run with twice the batch; else why not, and what stopped it."""
     batch = (
         measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)
     )
     if not batch:
-        return _Larger(no_larger=NoLarger.NO_BATCH)
+        return None, NoLarger.NO_BATCH, ""
     try:
         if batch == 1:
             # Of a batch of one many copies are views, so it takes another course than all others: those tell more.
             batch, measured = 2, run(replace(measured.scenario, batch=2))
         larger = run(replace(measured.scenario, batch=2 * batch))
     except Stopped as stopped:
-        return _Larger(no_larger=NoLarger.STOPPED, problem=stopped.what)
+        return None, NoLarger.STOPPED, stopped.what
     except PlanError as error:
-        return _Larger(no_larger=NoLarger.STOPPED, problem=error.reason)
+        return None, NoLarger.STOPPED, error.reason
     if measured.limit is not None or larger.limit is not None:
-        return _Larger(no_larger=NoLarger.LATE)
+        return None, NoLarger.LATE, ""
     stretch = Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
-    if stretch is None:
-        return _Larger(no_larger=NoLarger.OTHER_COURSE)
-    return _Larger(stretch, Growth.between(measured.work, batch, larger.work, 2 * batch))
+    return stretch, None if stretch is not None else NoLarger.OTHER_COURSE, ""
 
 
 def _recovery(

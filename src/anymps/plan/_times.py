@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from anymps._errors import CostError
 from anymps.cost import Ratio, WalkedStep, speed_ratio, walk_step
-from anymps.forecast import StepWork
 from anymps.mac import Mac, all_macs
 from anymps.plan._measure import Measured
 from anymps.plan._trace import Kind, MacOutcome, Verdict
@@ -105,22 +104,16 @@ def _by_chip(verdicts: dict[int, Verdict]) -> list[tuple[Mac, Verdict]]:
     return pairs
 
 
-def walked(work: StepWork | None, mac: Mac, torch: str) -> WalkedStep | None:
-    """A step's time on a Mac; None without a step, and where its time is not predicted."""
-    if work is None:
-        return None
-    try:
-        time = walk_step(work.happenings, mac, torch, busy=work.busy)
-    except CostError:
-        return None
-    return time if time.device and time.covered else None
-
-
 def mac_time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime:
     """A step on one Mac, as far as its memory does and a time is predicted."""
     work = measured.work
-    time = walked(work, mac, torch) if verdict.has_room else None
-    if work is None or time is None:
+    if work is None or not verdict.has_room:
+        return MacTime(mac, verdict, None)
+    try:
+        time = walk_step(work.happenings, mac, torch, busy=work.busy)
+    except CostError:
+        return MacTime(mac, verdict, None)
+    if not time.device or not time.covered:
         return MacTime(mac, verdict, None)
     samples = measured.batch * max(1, work.batches) / time.seconds if measured.batch else None
     reads_tokens = measured.sequence is not None and measured.kind is Kind.TOKENS

@@ -98,7 +98,7 @@ def more(plan: Plan) -> str:
     lines = text.plural(read, "line")
     lead = f"The script reads values on {lines}, and memory may depend on them: -v lists them. " if read else ""
     what = ["what fills the memory", "the limits of each Mac"]
-    what += ["the times by batch"] * bool(plan.batches) + ["what to change"] * bool(plan.fixes)
+    what += ["what to change"] * bool(plan.fixes)
     return f"{lead}-v shows {listed(what)}; --report html=plan.html draws it all."
 
 

@@ -23,7 +23,6 @@ from anymps.report.document import (
     State,
     Table,
 )
-from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _fix_words as fix_words
 from anymps.report.plan import _words as words
@@ -88,7 +87,6 @@ def _sections(plan: Plan) -> Iterator[Section]:
         nav="Macs",
         remark="macOS as in `anymps plan --mac`",
     )
-    yield from _batches(plan)
     yield _memory(plan)
     yield from _changes(plan)
     yield from _fixes(plan)
@@ -110,17 +108,6 @@ def _choice(plan: Plan) -> Section:
         remark=choice_words.remark(plan),
         folded=False,
     )
-
-
-def _batches(plan: Plan) -> Iterator[Section]:
-    """Batch against samples a second, by Mac."""
-    blocks: list[Block] = [Prose((why,))] if (why := batch_words.without_batches(plan)) else []
-    table = batch_words.batch_table(plan)
-    if table.rows:
-        blocks.append(table)
-    if blocks:
-        remark = words.PREDICTED if plan.batches else ""
-        yield Section("batches", batch_words.TITLE, tuple(blocks), nav="Batch", remark=remark)
 
 
 def _memory(plan: Plan) -> Section:

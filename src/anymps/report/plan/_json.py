@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from anymps.cost import WalkedStep
-from anymps.plan import LARGEST_BATCH, Batches, Fix, MacTime, Plan, Row, TriedChange
+from anymps.plan import LARGEST_BATCH, Fix, MacTime, Plan, Row, TriedChange
 from anymps.record import Category, Moment, Site
 from anymps.report._objects import as_json, record_object
 
@@ -46,7 +46,6 @@ def plan_json(plan: Plan) -> str:
         "macs": [_mac(row) for row in plan.rows],
         "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
         "times": [_time(mac_time) for mac_time in plan.times],
-        "batches": [_batches(batches) for batches in plan.batches],
         "what_if": [_change(change) for change in plan.changes],
         "first_fixes": [_fix(fix) for fix in plan.fixes],
         "dropped": record_object(plan.base.dropped),
@@ -143,26 +142,6 @@ def _time(mac_time: MacTime) -> dict[str, Any]:
         "samples_per_second": mac_time.samples,
         "tokens_per_second": mac_time.tokens,
         "left_out": [{"reason": reason, "calls": calls} for reason, calls in time.left_out] if time else [],
-    }
-
-
-def _batches(batches: Batches) -> dict[str, Any]:
-    return {
-        "mac": batches.mac.name,
-        "own": batches.own,
-        "largest": batches.largest,
-        "knee": batches.knee.batch if batches.knee is not None else None,
-        "sizes": [
-            {
-                "batch": row.batch,
-                **_seconds(row.time),
-                "samples_per_second": row.samples,
-                "samples_per_second_low": row.low,
-                "samples_per_second_high": row.high,
-                "bound": row.time.bound,
-            }
-            for row in batches.rows
-        ],
     }
 
 

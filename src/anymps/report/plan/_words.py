@@ -44,8 +44,6 @@ _MEANING: Final = {
     Verdict.FAILS: "fails",
 }
 
-PREDICTED: Final = "predicted, with 80 % intervals"
-PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
 INTERVAL: Final = Column("80 %", "number", left_out=1)
 
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."

@@ -36,12 +36,6 @@ at::Tensor to_tensor(PyObject* object, c10::ArrayRef<c10::IValue> arguments) {
   return at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), false));
 }
 
-[[noreturn]] void raise_python_error() {
-  python_error error;
-  error.persist();
-  throw std::move(error);
-}
-
 // The positions of tensors that are not on mps; of those, where it is asked for, the ones that are numbers of the program.
 std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given, bool numbers) {
   std::vector<int64_t> positions;
@@ -55,6 +49,12 @@ std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given, bool numb
 }
 
 }  // namespace
+
+void raise_python_error() {
+  python_error error;
+  error.persist();
+  throw std::move(error);
+}
 
 void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher) {
   patches::keep(the_launcher, launcher);

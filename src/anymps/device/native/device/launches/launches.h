@@ -13,6 +13,9 @@
 
 namespace anymps {
 
+// Throws what Python has raised. Needs the GIL.
+[[noreturn]] void raise_python_error();
+
 // From now on `launcher(operator, arguments, foreign, numbers)` is offered each call of these operators, with host tensors in
 // the place of mps ones; `foreign` are the positions of tensors that the caller has elsewhere, and `numbers` of those that are
 // numbers of the program. It answers with a tuple of the results, or None for a call that is not for it. Before the device is

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import pytest
 import torch
 from torch.utils import cpp_extension
 
+from anymps.device import native, state
 from anymps.device._extensions import advice_for
 from anymps.device._objective_c import objective_c
 from processes import run_with_torch
@@ -149,3 +151,15 @@ def test_other_errors_stay() -> None:
     assert advice_for("/x/_C.so: cannot open shared object file: No such file or directory", "2.13.0") == ""
     with pytest.raises(OSError, match=r"^Could not load this library: /not/there\.so$"):
         torch.ops.load_library("/not/there.so")
+
+
+def test_metal_text_that_does_not_compile(capfd: pytest.CaptureFixture[str]) -> None:
+    """An extension is told that its call failed, and stderr why: torch's check of the call knows no reason."""
+    library, current = ctypes.c_void_p(1), state()
+    assert current is not None and current.mac is not None
+    text = b"#if __METAL_VERSION__ < 9000\n#error needs Metal 90\n#endif\n"
+    create = ctypes.CDLL(native().__file__).aoti_torch_mps_create_shader_library
+    assert (create(text, ctypes.byref(library)), library.value) == (1, None)
+    on = "macOS {}.{}".format(*current.mac.macos)
+    told = f"anymps: Metal text of a compiled extension does not compile on {on}: "
+    assert f"{told}program_source:2:2: error: #error needs Metal 90" in capfd.readouterr().err.splitlines()
