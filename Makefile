@@ -41,7 +41,7 @@ help:
 	@echo "make fuzz-files   damaged files given to the commands (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
 	@echo "make fuzz    random programs on the device and the CPU, random Metal kernels (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
 	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), every operator traced, every function called"
-	@echo "make public-kernels   Metal kernels of public repositories, fetched into PUBLIC"
+	@echo "make public-kernels   Metal kernels and compiled extensions of public repositories, fetched into PUBLIC"
 	@echo "make sanitize SANITIZER=address    tests of device and Metal kernels, native code compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
 	@echo "make pages   write docs/rules from the rules' own texts, and the recipes' reports"
@@ -84,10 +84,10 @@ fuzz: $(VENV)/.test-$(KEY) core
 	@$(BIN)/python -m pytest -q tests/device/test_fuzz.py tests/metal/test_metal_same.py tests/metal/test_metal_check_planted.py
 
 public-kernels: $(VENV)/.test-$(KEY) core
-	@echo "==> Metal kernels of public repositories"
+	@echo "==> Metal kernels and compiled extensions of public repositories"
 	@mkdir -p $(PUBLIC)
 	@cd tests && ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(abspath $(BIN))/python -m public_kernels
-	@ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(BIN)/python -m pytest -q tests/integration/test_public_kernels.py tests/integration/test_public_families.py tests/integration/test_public_ggml.py tests/integration/test_public_mlx.py tests/integration/test_public_attention.py
+	@ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(BIN)/python -m pytest -q tests/integration/test_public_kernels.py tests/integration/test_public_families.py tests/integration/test_public_ggml.py tests/integration/test_public_mlx.py tests/integration/test_public_attention.py tests/integration/test_public_extensions.py
 
 stress: $(VENV)/.test-$(KEY) core
 	@echo "==> stress"

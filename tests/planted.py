@@ -22,6 +22,7 @@ EXAMPLES = ("char_gpt", "digits_cnn", "issue_classifier")
 QUICK = {
     "char_gpt": ["--steps", "20"],
     "digits_cnn": ["--epochs", "1"],
+    "qlora_tiny": [],
     "issue_classifier": ["--epochs", "10", "--data", str(FOLDER / "data" / "issues.csv")],
 }
 

@@ -26,6 +26,8 @@ from processes import MAC, run_command
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "recipes"
 PROGRAMS = FOLDER / "programs"
 RECIPES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
+SIZES = PROGRAMS / "fine_tuning_sizes.py"
+MACS = ("M3 8GB", "M4 16GB", "M4 Pro 24GB", "M3 Pro 36GB")
 
 # Runs the named programs, each recorded by itself, and prints the short report and the findings of each as JSON.
 RUN = """
@@ -79,7 +81,7 @@ def variables(program: Path) -> tuple[tuple[str, str], ...]:
 def run_programs() -> dict[str, Report]:
     """The report of each program, by its name without `.py`. One process for each environment."""
     groups: dict[tuple[tuple[str, str], ...], list[Path]] = {}
-    for path in sorted(PROGRAMS.glob("*.py")):
+    for path in sorted({*PROGRAMS.glob("*.py")} - {SIZES}):
         groups.setdefault(variables(path), []).append(path)
     found: dict[str, tuple[list[str], str]] = {}
     with TemporaryDirectory() as folder:
@@ -124,12 +126,38 @@ def filled(page: str, name: str, reports: dict[str, Report]) -> str:
     return page
 
 
+def sizes() -> str:
+    """The table of models and Macs in the recipe of fine-tuning: what plans of `SIZES` say."""
+    rows = [("model", "weights", "peak", *MACS), ("---",) * (3 + len(MACS))]
+    for model in ("1B", "3B", "8B"):
+        macs = [word for mac in MACS for word in ("--mac", mac)]
+        options = (*macs, "--no-larger", "--seconds", "600", "--what-if", "nf4", "--report", "json=plan.json")
+        with TemporaryDirectory() as folder:
+            answer = run_command("-m", "anymps", "plan", *options, str(SIZES), model, cwd=Path(folder), timeout=1200)
+            assert answer.status == 0, answer.err
+            plan = json.loads(Path(folder, "plan.json").read_text())
+        for kind, found in (("bf16", {**plan, **plan["peak"]}), ("nf4", plan["what_if"][0])):
+            steps = {one["mac"]: one["seconds"] for one in found["times"]}
+            verdicts = {one["mac"]: one["verdict"] for one in found["macs"]}
+            cells = [verdicts[mac] + (f", {steps[mac]:.2g} s" if steps.get(mac) else "") for mac in MACS]
+            peak = found.get("reserved") or found["peak_reserved"]
+            rows.append((model, kind, f"{peak / 2**30:.1f} GiB", *cells))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def with_sizes(page: str, table: str) -> str:
+    """The text of the page with that table."""
+    return re.sub(r"(?<=<!-- macs -->\n)(?:\|.*\n)*", lambda _: table, page)
+
+
 def main() -> int:
     """Write the pages."""
     reports = run_programs()
     for name in RECIPES:
         path = FOLDER / f"{name}.md"
         path.write_text(filled(path.read_text(), name, reports))
+    path = FOLDER / "fine_tuning.md"
+    path.write_text(with_sizes(path.read_text(), sizes()))
     return 0
 
 

@@ -145,6 +145,17 @@ def test_own_csv_with_byte_order_mark_and_more_columns(
     assert [line.split()[1] for line in out.splitlines()[-3:]] == ["1.000", "1.000", "1.000"]
 
 
+def test_qlora_names_the_library_that_is_missing(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, with how to install all that it needs."""
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    assert load("qlora_tiny", FOLDER / "qlora_tiny.py").main(["--device", "cpu"]) == 2
+    why = "import of accelerate halted; None in sys.modules"
+    expected = f"qlora_tiny: {why}; pip install transformers peft accelerate bitsandbytes\n"
+    assert capsys.readouterr() == ("", expected)
+
+
 # --- what is planted against good practice ---
 
 

@@ -100,8 +100,9 @@ class PlanSettings(Settings):
         metavar="SIZE",
     )  # fmt: skip
     what_if: tuple[str, ...] = row(
-        "texts", (), "Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, "
-        "checkpoint, fused, unfused, sgd, adam, adamw; several at once with commas; repeatable.", metavar="CHANGES",
+        "texts", (), "Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, nf4, "
+        "int8, checkpoint, fused, unfused, sgd, adam, adamw; several at once with commas; repeatable.",
+        metavar="CHANGES",
     )  # fmt: skip
     larger: bool = row("switch", True, "Also measure twice the batch, which gives the largest one that fits.")
     batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)

@@ -49,6 +49,22 @@ def test_a_training_checkpoint(old_format: bool, mapped: bool) -> None:
     assert Path("in.pt").read_bytes() == source
 
 
+def test_weights_in_four_bits_without_their_states() -> None:
+    """What bitsandbytes would refuse to load is told, with what to do; a whole checkpoint gives no remark."""
+    names = ("weight", "weight.absmax", "weight.quant_map", "weight.quant_state.bitsandbytes__nf4")
+    whole = {f"{layer}.{name}": torch.ones(2, dtype=torch.uint8) for layer in ("k", "q", "v") for name in names}
+    torch.save(whole, "whole.pt")
+    torch.save({name: value for name, value in whole.items() if "k.weight.quant_state" not in name}, "one.pt")
+    torch.save({name: value for name, value in whole.items() if "quant_state" not in name}, "none.pt")
+    told = "no quant_state: bitsandbytes needs it to load 4 bits; save the model again with save_pretrained"
+    remarks = {name: convert(Path(f"{name}.pt"), Path(f"{name}-mps.pt")).remarks for name in ("whole", "one", "none")}
+    assert remarks == {
+        "whole": [],
+        "one": [f"k.weight has {told}"],
+        "none": [f"k.weight and 2 other weights have {told}"],
+    }
+
+
 def test_what_torch_can_save() -> None:
     """Everything that torch.load takes from a file that it does not trust comes back with its type and value."""
     noted = torch.ones(2, dtype=F64)

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 
 from anymps.compare import Bound, Ending, Sketch, Trace, TracedCall, places
+from anymps.compare._trace import TraceWriter
 from anymps.compare.inside import _tracer
 from anymps.compare.inside._sites import ForwardLines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._tracer import Tracer, is_full_step
-from anymps.compare.inside._writer import TraceWriter
 from anymps.record import Site
 
 

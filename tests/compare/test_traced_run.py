@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from anymps.compare import Ending, Trace, Traced
+from anymps.compare._trace import TraceWriter
 from anymps.compare.inside._run import TracedRun
 from anymps.compare.inside._tracer import Tracer
-from anymps.compare.inside._writer import TraceWriter
 from anymps.rules import installed_torch
 from anymps.runs.inside import watch_losses
 from processes import run_with_torch
@@ -169,7 +169,7 @@ anymps.enable("M3 Pro 18GB, macOS 15.4", quiet=True)
 from pathlib import Path
 import torch
 from anymps.compare.inside._tracer import Tracer
-from anymps.compare.inside._writer import TraceWriter
+from anymps.compare._trace import TraceWriter
 
 halves, ones = torch.ones(2, 8, dtype=torch.float16, device="mps"), torch.ones(8, device="mps")
 table = torch.arange(4.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,32 @@ def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, l
     """Runs a script as a user would; returns its exit status and what the recording tells."""
     if example == "digits_cnn":
         pytest.importorskip("sklearn", reason="the digits example needs scikit-learn (extra: examples)")
+    if example == "qlora_tiny":
+        pytest.importorskip("bitsandbytes", reason="QLoRA needs bitsandbytes (extra: integration)")
     words = ("run", "--mac", MAC, "--record", str(record), "--no-report", *options, str(script), *QUICK[example])
     answer = run_anymps(*words, cwd=record.parent)
     assert record.is_file(), answer.err
     return answer.status, find(Recording.open(record))
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", [*EXAMPLES, "qlora_tiny"])
 def test_clean_example_has_no_findings(example: str, tmp_path: Path) -> None:
     """The examples are the model of good practice: nothing is found in them."""
     status, findings = run(FOLDER / f"{example}.py", example, tmp_path / "clean.anymps")
     assert status == 0
     assert [(finding.id, finding.site.line) for finding in findings] == []
+
+
+def test_qlora_learns_and_its_adapters_load_again(tmp_path: Path) -> None:
+    """Its output is what the recipe of fine-tuning shows, but for the losses, which hang on the processor."""
+    pytest.importorskip("bitsandbytes", reason="QLoRA needs bitsandbytes (extra: integration)")
+    answer = run_anymps("run", "--mac", MAC, "--no-report", str(FOLDER / "qlora_tiny.py"), cwd=tmp_path)
+    before, after, again = map(float, re.findall(r"\d\.\d{3}", answer.out))
+    assert after < before - 0.5
+    assert again == after
+    page = (FOLDER.parent / "docs" / "recipes" / "fine_tuning.md").read_text()
+    (shown,) = re.findall(r"^It prints:\n\n```text\n(.*?)```$", page, re.M | re.S)
+    assert re.sub(r"\d\.\d{3}", "N", answer.out) == re.sub(r"\d\.\d{3}", "N", shown)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -54,6 +54,8 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "batch=2",
         "bf16",
         "fp16",
+        "nf4",
+        "int8",
         "checkpoint",
         "unfused",
         "fused",
@@ -81,6 +83,12 @@ def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
     for precision in ("bfloat16 autocast", "float16 autocast"):
         assert 0.9 * peak < of[precision] < 0.99 * peak
     assert of["activation checkpointing"] < peak - 0.3 * parts["activations"]
+    # All layers are trained: adapters stand for them, and the embedding, the output and their states are frozen, too.
+    assert {name: change.get("adapters") for name, change in changes.items() if "weights" in name} == {
+        "nf4 weights": 12,
+        "int8 weights": 12,
+    }
+    assert of["nf4 weights"] < of["int8 weights"] < peak - 0.5 * parts["optimizer state"]
     assert of["SGD"] <= peak - 0.8 * parts["optimizer state"]
     assert of["Adam"] == pytest.approx(peak, rel=0.01)
     steps = {name: change["times"][0]["seconds"] for name, change in changes.items()}

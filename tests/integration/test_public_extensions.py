@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 AGNOSTIC = "test/cpp_extensions/libtorch_agn_2_14_extension/csrc/mps"
-OPERATORS = "TestNMS or TestRoIAlign or TestRoIPool"
+SELECTED = "mps and (TestNMS or TestRoIAlign or TestRoIPool) and not performance"  # which asks the clock
 
 
 def test_operators_of_torchvision(tmp_path: Path) -> None:
@@ -33,11 +33,11 @@ def test_operators_of_torchvision(tmp_path: Path) -> None:
     assert not {"nms_kernel.mm", "roi_align_kernel.mm", "roi_pool_kernel.mm"} & set(foreign)
     build(extensions, tree)
     paths = os.pathsep.join((str(tree), os.environ.get("PYTHONPATH", "")))
-    selected = ["-m", "pytest", "--mps", "-q", "-p", "no:cacheprovider", "test_ops.py", "-k", f"mps and ({OPERATORS})"]
-    ended = run_command(*selected, cwd=tree / "test", env={"PYTHONPATH": paths})
-    counts = dict(reversed(count.split(" ")) for count in re.findall(r"\d+ \w+", ended.out.splitlines()[-1]))
+    selected = ["--mps", "-q", "-p", "no:cacheprovider", "test_ops.py", "-k", SELECTED]
+    ended = run_command("-m", "pytest", *selected, cwd=tree / "test", env={"PYTHONPATH": paths})
     assert ended.status == 0, ended.out[-4000:]
-    assert int(counts["passed"]) >= 100
+    passed = re.search(r"(\d+) passed", ended.out)
+    assert passed is not None and int(passed[1]) >= 77
 
 
 def test_pytorchs_own_extension(tmp_path: Path) -> None:

@@ -223,6 +223,12 @@ void look_at_nothing(std::string source, Tensor out) {
   aoti_torch_mps_run_command_block(function, &aoti_torch_mps_shared_callback, &encode);
 }
 
+// Sizes reach the operators below in boxes.
+Tensor flat(Tensor given) {
+  Tensor copy = torch::stable::empty({given.size(0), given.size(1)}, given.scalar_type(), std::nullopt, given.device());
+  return torch::stable::view(torch::stable::copy_(copy, given), {given.numel()});
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY(anymps_tests, m) {
@@ -231,6 +237,7 @@ STABLE_TORCH_LIBRARY(anymps_tests, m) {
   m.def("through_buffers(Tensor numbers, Tensor(a!) out) -> Tensor(a!)");
   m.def("misuse(str how, Tensor given) -> str");
   m.def("look_at_nothing(str source, Tensor(a!) out) -> ()");
+  m.def("flat(Tensor given) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(anymps_tests, CompositeExplicitAutograd, m) {
@@ -239,4 +246,5 @@ STABLE_TORCH_LIBRARY_IMPL(anymps_tests, CompositeExplicitAutograd, m) {
   m.impl("through_buffers", TORCH_BOX(&through_buffers));
   m.impl("misuse", TORCH_BOX(&misuse));
   m.impl("look_at_nothing", TORCH_BOX(&look_at_nothing));
+  m.impl("flat", TORCH_BOX(&flat));
 }

@@ -58,9 +58,10 @@ def test_words_of_a_scenario() -> None:
 
 def test_a_scenario_has_a_label() -> None:
     """It is named as people would."""
-    scenario = parse_scenario("batch=8,sequence=16,accumulate=2,bf16,checkpoint,fused,adam")
+    scenario = parse_scenario("batch=8,sequence=16,accumulate=2,bf16,nf4,checkpoint,fused,adam")
     assert scenario.label == (
-        "batch 8, sequence 16, accumulation over 2, bfloat16 autocast, activation checkpointing, fused optimizer, Adam"
+        "batch 8, sequence 16, accumulation over 2, bfloat16 autocast, nf4 weights, activation checkpointing, "
+        "fused optimizer, Adam"
     )
     assert Scenario().label == "as written"
 
@@ -73,11 +74,12 @@ def test_a_scenario_has_a_label() -> None:
         ("sequence=-3", "--what-if sequence=-3: sequence is a number of 1 or more, as in sequence=8"),
         ("checkpoint=maybe", "--what-if checkpoint=maybe: checkpoint is on or off"),
         ("precision=float64", "--what-if precision=float64: precision is one of bfloat16, float16"),
+        ("weights=int4", "--what-if weights=int4: weights is one of nf4, int8"),
         ("optimizer=lion", "--what-if optimizer=lion: optimizer is one of sgd, adam, adamw"),
         (
             "bigger",
-            "--what-if 'bigger' is not known; known: batch=N, sequence=N, accumulate=N, checkpoint, bf16, fp16, fused, "
-            "unfused, sgd, adam, adamw",
+            "--what-if 'bigger' is not known; known: batch=N, sequence=N, accumulate=N, checkpoint, bf16, fp16, nf4, "
+            "int8, fused, unfused, sgd, adam, adamw",
         ),
     ],
 )

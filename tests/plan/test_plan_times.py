@@ -127,6 +127,7 @@ def test_what_ifs_show_the_step_on_each_mac() -> None:
         tried(Scenario(accumulate=2)),
         tried(Scenario(batch=512), story=tell(rows, 2, {1: "aten::mm"}, {0: "", 1: ""}, {0: Site("", 0)})),
         tried(Scenario(fused=True), without_effect="none"),
+        tried(Scenario(weights="int8"), adapters=1),
     )
     table = change_table(replace(plan, changes=changes))
     assert table.names == ("change", "tensors", "heaps", "", "M5 16GB", "M3 Pro 18GB", "")
@@ -136,7 +137,12 @@ def test_what_ifs_show_the_step_on_each_mac() -> None:
         ("accumulation over 2", "unknown", "unknown"),
         ("batch 512", "fails", "fails"),
         ("fused optimizer", "", ""),
+        ("int8 weights", "166 ms", "105 ms"),
     ]
+    assert table.rows[-1][-1] == (
+        "fits only without others on M5 16GB, fits on M3 Pro 18GB, with LoRA adapters of rank 16 on 1 linear layer and "
+        "all other weights frozen"
+    )
     assert table.rest == "Below a Mac's name is the predicted time of a step there."
     without = change_table(replace(plan, changes=changes[1:]))
     assert (without.names, without.rest) == (("change", "tensors", "heaps", "", ""), "")

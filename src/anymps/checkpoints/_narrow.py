@@ -57,8 +57,10 @@ def narrow(root: Any, report: Report) -> None:
 
     names: dict[int, list[str]] = {}
     wide: list[tuple[torch.Tensor, torch.UntypedStorage]] = []
+    seen: set[str] = set()
     for name, tensor in _tensors_in(root):
         report.tensors += 1
+        seen.add(name)
         old = str(tensor.dtype).removeprefix("torch.")
         if _REFUSED.fullmatch(old):
             named = f"{tensor.dtype} ({clean(name)})"
@@ -81,6 +83,16 @@ def narrow(root: Any, report: Report) -> None:
             report.remarks += [f"{', '.join(names[storage._cdata])}: {words}" for words in lost]
         if tensor.dtype in (torch.float64, torch.complex128):  # one that has several names is done once
             tensor.data = _same_view(tensor, done[storage._cdata])
+    report.remarks += _without_state(seen)
+
+
+def _without_state(names: set[str]) -> list[str]:
+    """Weights that bitsandbytes 0.50 packed into 4 bits and cannot load (`QuantState.from_dict` of functional.py)."""
+    packed = {name.removesuffix(".absmax") for name in names if name.endswith(".absmax")} & names
+    lost = sorted(packed - {name.partition(".quant_state.")[0] for name in names if ".quant_state." in name})
+    others = f" and {plural(len(lost) - 1, 'other weight')} have" if lost[1:] else " has"
+    advice = "bitsandbytes needs it to load 4 bits; save the model again with save_pretrained"
+    return [f"{clean(lost[0])}{others} no quant_state: {advice}"] if lost else []
 
 
 def _tensors_in(root: Any) -> Iterator[tuple[str, torch.Tensor]]:

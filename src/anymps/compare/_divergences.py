@@ -112,7 +112,7 @@ class Judge:
 
     def take(self, pair: Pair, after: Pair | None) -> None:
         """Judge one pair; `after` is the next one."""
-        if not pair.left or not pair.right or not (pair.is_single or _shares_lines(pair)):
+        if not pair.left or not pair.right or not (pair.is_single or _lines(pair.left) & _lines(pair.right)):
             self._take_alone(pair, after)
         else:
             self._take_both(pair)
@@ -322,10 +322,6 @@ def _last(calls: Sequence[TracedCall]) -> list[Value]:
 
 def _reads(pair: Pair) -> bool:
     return any(call.inputs for call in (*pair.left, *pair.right))
-
-
-def _shares_lines(pair: Pair) -> bool:
-    return bool(_lines(pair.left) & _lines(pair.right))
 
 
 def _lines(calls: Iterable[TracedCall]) -> set[tuple[str, int, bool]]:

@@ -104,13 +104,8 @@ def works_of(call: OperatorCall, number: tuple[int, int] = NEWEST) -> tuple[Work
         raise CostError(f"anymps: {call.operator} does not take these tensors: {', '.join(call.inputs)}") from None
     if works is None:
         raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")
-    since = _own_kernel_since(call)
+    since = _REWRITTEN.get(call.name) or metal_kernel_since(call.name)
     return tuple(replace(work, own_since=since) for work in works) if since and works[-1].kind in _OTHERWISE else works
-
-
-def _own_kernel_since(call: OperatorCall) -> tuple[int, int] | None:
-    """The release from which on the kernel is PyTorch's own, or another one of its own that is much faster."""
-    return _REWRITTEN.get(call.name) or metal_kernel_since(call.name)
 
 
 def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> OperatorTime:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,9 +18,8 @@ from anymps.device._objective_c import objective_c
 _SUFFIX = ".mm"
 _PORT = "port it to the C interface of torch/csrc/inductor/aoti_torch/c/shim_mps.h, with its kernels as Metal text"
 _MISSING = re.compile(r"undefined symbol: (\w+)")
-_OF_A_MAC = re.compile(
-    r"2at(?:6native)?3mps|^_?(?:objc_|OBJC_)|^MTL"
-)  # at::mps and at::native::mps, as C++ writes them
+# at::mps and at::native::mps as a linker spells them, and Apple's own functions.
+_OF_A_MAC = re.compile(r"2at(?:6native)?3mps|^_?(?:objc_|OBJC_)|^MTL")
 _OF_TORCH = re.compile(r"2at|3c10|5torch|^(?:aoti_)?torch_")
 
 
@@ -54,7 +52,7 @@ def telling_why(compile_shader: Callable[[str], Any], macos: tuple[int, int]) ->
 def _build_sources(module: Any) -> None:
     """All of torch's ways to compile go through these two: a file for ninja, and the compiler of setuptools.
 
-    Read in torch 2.11 to 2.15, torch/utils/cpp_extension.py.
+    Read in torch 2.13 and 2.14, torch/utils/cpp_extension.py.
     """
     write, build = module._write_ninja_file, _class_of(module).build_extensions
 
@@ -104,7 +102,7 @@ def _explain(owner: Any, name: str) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def loaded(self: Any, what: ModuleSpec | str) -> ModuleType | None:
+    def loaded(self: Any, what: Any) -> Any:
         try:
             return original(self, what)
         except (ImportError, OSError) as error:

@@ -16,6 +16,7 @@ Drained = tuple[bytes, list[Any], list[Any], list[Any], list[str], int, list[Any
 Total = tuple[int, int, int, int, int, int, int, int, int]
 
 class NativeCore(Device, Protocol):
+    __file__: str
     # set-up
     def configure(self, rule_tables: dict[str, Any], /) -> None: ...
     def install_device(self, machine: dict[str, Any], /) -> None: ...

@@ -74,7 +74,11 @@ class WaitPlace:
 
 def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
     """Lines where the host waited: those that hurt first, the costliest before the others, then those that belong."""
-    routine = _routine(recording)
+    routine = {
+        kind_at(wait.site, wait.wait)
+        for wait in recording.waits()
+        if wait.wait in HURTING and is_every_step(recording, wait)
+    }
     kept = {mark.occurrence.site.file_line for mark in recording.noted("constant")}
     groups: dict[tuple[str, int, str], list[WaitQueue]] = {}
     for queue in recording.queues():
@@ -122,14 +126,6 @@ def waits_at(places: Iterable[WaitPlace], queues: Iterable[StepQueue]) -> int:
     """How many waits of a step are at these places."""
     kinds = {kind_at(queue.site, queue.wait) for place in places for queue in place.queues}
     return sum(kind_at(wait.site, wait.wait) in kinds for wait in queues)
-
-
-def _routine(recording: Recording) -> set[tuple[str, int, Wait]]:
-    return {
-        kind_at(wait.site, wait.wait)
-        for wait in recording.waits()
-        if wait.wait in HURTING and is_every_step(recording, wait)
-    }
 
 
 def kind_at(site: Site, wait: Wait) -> tuple[str, int, Wait]:

@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from anymps.notebook._cells import begin, finish
-from anymps.notebook._display import html
 from anymps.notebook._execute import execute, read
-from anymps.notebook._magic import load_ipython_extension
+from anymps.notebook._magic import html, load_ipython_extension

@@ -1,4 +1,4 @@
-"""`%load_ext anymps`, and the cell magic `%%mps`."""
+"""`%load_ext anymps`: the cell magic `%%mps`, and recordings that are shown as their page, in a frame."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import argparse
 import importlib
 import shlex
 from collections.abc import Callable
+from html import escape
+from pathlib import Path
 from typing import Any, NoReturn
 
 from anymps._errors import AnympsError, UsageError
 from anymps._setting_row import Row
 from anymps._settings import Settings, rows
 from anymps.capture import ending_of, record
+from anymps.findings import Finding, Story, find, read_settings, roots, select
 from anymps.notebook._cells import cell_number, watch
-from anymps.notebook._display import register
 from anymps.record import Recording
+from anymps.report import render_summary, report_pieces
 
 
 class _Words(argparse.ArgumentParser):
@@ -97,3 +100,39 @@ def _recorded(shell: Any, cell: str, asked: Settings, path: str | None) -> Recor
             stop_checking(capture.note_fact)
         capture.close(ending)
     return capture.recording
+
+
+# Scripts of the page itself run, and reach nothing of the notebook.
+_STYLE = "width: 100%; height: 640px; border: 1px solid #8884"
+_FRAME = '<iframe srcdoc="{}" sandbox="allow-scripts" style="' + _STYLE + '"></iframe>'
+
+
+def html(recording: Recording) -> str:
+    """The page of a recording as a frame for a notebook."""
+    return _FRAME.format(escape(_whole(recording, "html")))
+
+
+def markdown(recording: Recording) -> str:
+    """The same as Markdown, for viewers that show no frames."""
+    return _whole(recording, "markdown")
+
+
+def text(recording: Recording) -> str:
+    """The short report, for a terminal."""
+    return render_summary(Story.of(recording), _findings(recording)).rstrip("\n")
+
+
+def register(formatter: Any) -> None:
+    """Show recordings so, wherever this IPython `DisplayFormatter` shows something."""
+    formatter.formatters["text/html"].for_type(Recording, html)
+    formatter.formatters["text/markdown"].for_type(Recording, markdown)
+    formatter.formatters["text/plain"].for_type(Recording, lambda thing, printer, _: printer.text(text(thing)))
+
+
+def _whole(recording: Recording, form: str) -> str:
+    return "".join(report_pieces(form, Story.of(recording), _findings(recording)))
+
+
+def _findings(recording: Recording) -> tuple[Finding, ...]:
+    settings = read_settings(Path.cwd())
+    return select(find(recording), settings, roots(recording, settings)).findings

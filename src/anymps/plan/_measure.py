@@ -248,7 +248,7 @@ def _stopped(ending: EndingFacts, recording: Recording, what: str, place: str) -
     """What stopped the script, where, and what that means for a Mac, in one line."""
     message = ending.message
     at = f" at {place}" if place else ""
-    if _is_download(ending, message):
+    if ending.exception in _NETWORK_ERRORS or any(words in message for words in _NETWORK_WORDS):
         needs = f"anymps: the script needs the network{at}, but a plan downloads nothing: {what}"
         return Stopped(f"{needs}; run it once with a network, or use files on this machine", f"{what}{at}")
     remark = _remark(ending, recording)
@@ -279,8 +279,3 @@ def _place_of(trail: Sequence[tuple[str, int]]) -> str:
     """`train.py:12`, the program's own line that an exception passed last; of a library's where it has none."""
     own = [(file, line) for file, line in trail if not is_library(file)] or list(trail)
     return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else ""
-
-
-def _is_download(ending: EndingFacts, message: str) -> bool:
-    """Whether a script failed for want of a network: by the exception, or by the words of those who wrap it."""
-    return ending.exception in _NETWORK_ERRORS or any(words in message for words in _NETWORK_WORDS)

@@ -27,9 +27,8 @@ from anymps.record._facts import (
     UnsafeCopy,
     WaitQueue,
 )
-from anymps.record._file import open_readonly
+from anymps.record._file import OpenFile, open_readonly
 from anymps.record._memory import MemoryStory, read_samples, tell
-from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues
 from anymps.record._rounds import loop_begins

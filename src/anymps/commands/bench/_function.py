@@ -55,7 +55,7 @@ class BenchFunction:
         from anymps.timing import compare
 
         asked, function = self._asked, self._find()
-        takes_device = _takes_device(function)
+        takes_device = "device" in _parameters(function)
         if len(self._devices) > 1 and not takes_device:
             raise TargetNotFoundError(
                 f"{self._home}:{self._name} has no parameter 'device', so it cannot be put on "
@@ -117,10 +117,6 @@ def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]
         return dict(inspect.signature(function).parameters)
     except ValueError:  # a builtin that does not tell
         return {}
-
-
-def _takes_device(function: Callable[..., object]) -> bool:
-    return "device" in _parameters(function)
 
 
 def _prepare(function: Callable[..., object], device: str, takes_device: bool) -> Contender:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anymps.capture import OptimizerNumbers
-from anymps.compare._trace import NOWHERE, Ending
+from anymps.compare._trace import NOWHERE, Ending, TraceWriter
 from anymps.compare.inside._draws import draw_on_cpu
 from anymps.compare.inside._names import rename_devices
 from anymps.compare.inside._tracer import Tracer, is_full_step
-from anymps.compare.inside._writer import TraceWriter
 from anymps.device import count_real_calls
 from anymps.record import Site
 from anymps.record.loop import Rounds

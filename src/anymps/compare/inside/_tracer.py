@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -10,13 +10,13 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps._threads import calling_thread_alone
-from anymps.compare._trace import Bound
+from anymps.compare._trace import Bound, TraceWriter
 from anymps.compare.inside._draws import tensors_of, written_by
-from anymps.compare.inside._given import FaultsMet, numbers_of
 from anymps.compare.inside._sites import ForwardLines, Lines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
-from anymps.compare.inside._writer import TraceWriter
+from anymps.device import known_hazards, native
 from anymps.numerics import bound_of
+from anymps.rules.faults import ELSEWHERE
 
 MOST_CALLS: Final = 40_000
 """Calls that one trace holds, about 100 MB of memory where two are compared."""
@@ -268,3 +268,32 @@ def _is_registered(operator: str, key: str) -> bool:
         return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
     except RuntimeError:  # an overload that torch knows by its schema alone
         return False
+
+
+def numbers_of(args: Any, kwargs: Any) -> list[float]:
+    """The numbers of Python among the arguments, in order."""
+    return [item for item in pytree.tree_leaves((args, kwargs)) if isinstance(item, (int, float))]
+
+
+class FaultsMet:
+    """Tells which of the faults in force on mps a call meets; on another device none is in force."""
+
+    def __init__(self) -> None:
+        self._operators = {name for fault in known_hazards() for name in fault.operators}
+
+    def of(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+        """The ids of those that the call meets, before it is made."""
+        schema = func._schema
+        if schema.name.rpartition("::")[2] not in self._operators:
+            return []
+        tensors = pytree.tree_leaves((args, kwargs))
+        if not any(isinstance(item, torch.Tensor) and item.device.type == "mps" for item in tensors):
+            return []
+        named = {said.name: value for said, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
+        values = (named.get(said.name, said.default_value) for said in schema.arguments)
+        given = tuple(list(value) if isinstance(value, tuple) else value for value in values)
+        try:
+            met = native().hazards_of(func.name(), given)
+        except RuntimeError:  # mps has no kernel of this overload: it calls another one
+            return []
+        return [identity for identity in met if not identity.startswith(ELSEWHERE)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anymps.findings.advice._library_advice import Advice
 from anymps.findings.advice._optimizers import (
     could_be_fused,
     emulates_bfloat16,
@@ -37,6 +36,7 @@ from anymps.findings.advice._remedies import (
 )
 from anymps.findings.advice._user_line import UserLine
 from anymps.findings.advice._wait_advice import (
+    Advice,
     anomaly_advice,
     copy_advice,
     instead_of,

@@ -10,8 +10,8 @@ from typing import Final
 from anymps.findings._costs import ITEM
 from anymps.findings._loop import is_library
 from anymps.findings._release import known_fault, release_of
-from anymps.findings.advice._library_advice import Advice
 from anymps.findings.advice._remedies import FUSED
+from anymps.findings.advice._wait_advice import Advice
 from anymps.record import Noted, Optimizer, Recording, Site
 from anymps.rules.faults import GRAD_SCALER
 

@@ -115,7 +115,7 @@ def _left(recording: Recording, steps: Sequence[StepMemory], growth: float) -> I
     if len(chain) > 1:
         what += f" Results of {len(chain)} operators of the forward outlive their step: their graph is kept."
         fix = f"Something adds up or keeps a result with its graph, which no backward frees. {without_graph()}"
-    site, *others = _places(lines)
+    site, *others = {line.site.file_line: line.site for line in lines[:_LINES]}.values()
     keepers = [note for note in recording.noted("keeps") if not is_library(note.occurrence.site)]
     if len(keepers) == 1:
         yield _kept(keepers[0], what, len(held), each, [site, *others])
@@ -162,11 +162,6 @@ def _by_line(held: Sequence[Allocation]) -> list[Holding]:
     ]
     rows.sort(key=lambda row: (row[0] < 2, -row[1].bytes, row[1].site.file, row[1].site.line, row[1].operator))
     return [line for _, line in rows]
-
-
-def _places(lines: Sequence[Holding]) -> list[Site]:
-    """The lines of the script among the first, each once."""
-    return list({line.site.file_line: line.site for line in lines[:_LINES]}.values())
 
 
 def _shapes(recording: Recording, steps: Sequence[StepMemory]) -> Iterator[Finding]:

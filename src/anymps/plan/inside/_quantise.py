@@ -7,7 +7,7 @@ backends/default/ops.py); from transformers 5: which layers stay (quantizers/bas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -39,28 +39,29 @@ class Quantised:
         self.adapters = 0
         """Those of them that got adapters."""
         self._kind = kind
-        self._new: list[nn.Module] = []
+        self._new: list[Any] = []
         self._models: list[nn.Module] = []
         self._optimizers = WeakSet[torch.optim.Optimizer]()
         self._inside = False
-        move, make = nn.Module._apply, torch.optim.Optimizer.__init__
+        module: Any = nn.Module
+        optimizer: Any = torch.optim.Optimizer
+        move, make = module._apply, optimizer.__init__
 
-        def moved(module: nn.Module, change: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
-            if self._inside or change(torch.empty(0)).device.type != "mps":
-                return move(module, change, *args, **kwargs)
-            self._inside = True
+        def moved(model: nn.Module, change: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+            if not self._inside and change(torch.empty(0)).device.type == "mps":
+                self._quantise(model, change)
+            outer, self._inside = self._inside, True
             try:
-                self._quantise(module, change)
-                return move(module, change, *args, **kwargs)
+                return move(model, change, *args, **kwargs)
             finally:
-                self._inside = False
+                self._inside = outer
 
-        def made(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
-            make(optimizer, *args, **kwargs)
-            self._optimizers.add(optimizer)
+        def made(new: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            make(new, *args, **kwargs)
+            self._optimizers.add(new)
 
-        nn.Module._apply = moved  # type: ignore[method-assign]
-        torch.optim.Optimizer.__init__ = made  # type: ignore[method-assign]
+        module._apply = moved
+        optimizer.__init__ = made
 
     def _quantise(self, model: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
         for layer in _layers(model):
@@ -78,23 +79,24 @@ class Quantised:
 
         Some of them stay as they were. All of them get adapters, and every other weight is frozen, as PEFT does it.
         """
-        known = {id(one) for optimizer in self._optimizers for group in optimizer.param_groups for one in group["params"]}
+        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
+        known = {id(one) for group in groups for one in group["params"]}
         if not known or not self._new:
             return
         trained = [one for one in self._new if one.weight.requires_grad and id(one.weight) in known]
         if len(trained) < len(self._new):
             for layer in trained:
-                layer.weight.data = torch.empty(layer.weight.shape, dtype=layer.weight.dtype, device=layer.weight.device)
+                layer.weight.data = layer.weight.data.contiguous()  # with its memory
                 del layer.stored
                 layer.__class__ = type(layer).__mro__[2]
                 self.layers -= 1
         else:
             for model in self._models:
                 model.requires_grad_(False)
-            self._adapt(trained)
+            self._adapt(trained, groups)
         self._new.clear()
 
-    def _adapt(self, layers: list[nn.Module]) -> None:
+    def _adapt(self, layers: list[Any], groups: list[dict[str, Any]]) -> None:
         """LoRA in float32, PEFT's default, beside each layer; its optimizer trains it."""
         adapters = {}
         for layer in layers:
@@ -102,13 +104,12 @@ class Quantised:
             for name, shape in (("lora_A", (RANK, columns)), ("lora_B", (rows, RANK))):
                 layer.register_parameter(name, nn.Parameter(torch.zeros(shape, device=layer.weight.device)))
             adapters[id(layer.weight)] = [layer.lora_A, layer.lora_B]
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                group["params"] += [new for one in group["params"] for new in adapters.get(id(one), ())]
+        for group in groups:
+            group["params"] += [new for one in group["params"] for new in adapters.get(id(one), ())]
         self.adapters += len(layers)
 
 
-def _layers(model: nn.Module) -> list[nn.Module]:
+def _layers(model: nn.Module) -> list[Any]:
     """The linear layers on the CPU that are quantised: those that are frozen, else all but the model's output.
 
     Embeddings stay, with what is tied to them, and as in transformers the last module and the output embeddings do.
@@ -118,9 +119,10 @@ def _layers(model: nn.Module) -> list[nn.Module]:
     stays += [module for module in model.modules() if isinstance(module, nn.Embedding)]
     head = getattr(model, "get_output_embeddings", lambda: None)()
     kept = {id(one) for module in (*stays, head) if module is not None for one in module.parameters()}
+    modules: list[Any] = list(model.modules())
     found = [
         module
-        for module in model.modules()
+        for module in modules
         if (type(module) is nn.Linear or _is_transposed(module))
         and id(module.weight) not in kept
         and module.weight.device.type == "cpu"
@@ -132,7 +134,7 @@ def _is_transposed(module: nn.Module) -> bool:
     return type(module).__name__ == "Conv1D" and hasattr(module, "nf")  # transformers' linear layer of GPT-2
 
 
-def _sizes(layer: nn.Module) -> tuple[int, int]:
+def _sizes(layer: Any) -> tuple[int, int]:
     rows, columns = layer.weight.shape
     return (rows, columns) if isinstance(layer, nn.Linear) else (columns, rows)
 
@@ -176,21 +178,21 @@ class _NF4(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor | None, layer: _Linear) -> Tensor:
-        ctx.layer, ctx.bias = layer, bias is not None
+        ctx.layer = layer
         return F.linear(x, layer.dequantised(x.dtype), bias if bias is None else bias.to(x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         bias = grad.flatten(0, -2).sum(0) if ctx.needs_input_grad[1] else None
         return grad @ ctx.layer.dequantised(grad.dtype) if ctx.needs_input_grad[0] else None, bias, None
 
 
 class _Int8(_NF4):
-    """The input is quantised by row, after a look for outliers; the product is one of float32, and the input is kept."""
+    """The input is quantised by row, after a look for outliers; the product is of float32, and the input is kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor | None, layer: _Linear) -> Tensor:
-        ctx.layer, ctx.bias = layer, bias is not None
+        ctx.layer = layer
         ctx.save_for_backward(x)
         rows = x.flatten(0, -2).half()
         bool((rows.abs() >= _OUTLIER).any())

@@ -155,7 +155,7 @@ def _change(change: TriedChange) -> dict[str, Any]:
         "macs": [{"mac": one.mac.name, "verdict": one.verdict.value} for one in change.outcomes],
         "times": [_time(one) for one in change.times],
         "problem": change.problem,
-        "adapters": change.adapters,
+        **({"adapters": change.adapters} if change.adapters else {}),
     }
 
 

@@ -7,10 +7,9 @@ from typing import Final
 
 from anymps.findings import Finding, Story
 from anymps.report.document import DEFAULT_WIDTH, Form, as_text, rendered
+from anymps.report.run._code_hosts import github_pieces, sarif_pieces
 from anymps.report.run._document import run_document
-from anymps.report.run._github import github_pieces
 from anymps.report.run._json import json_pieces
-from anymps.report.run._sarif import sarif_pieces
 
 _SHOWN: Final = {"terminal": Form.TERMINAL, "html": Form.PAGE, "markdown": Form.MARKDOWN}
 _FOR_PROGRAMS: Final[dict[str, Callable[[Story, Sequence[Finding], str | None], Iterator[str]]]] = {

@@ -83,7 +83,7 @@ class Layer:
             here = f"{done}/{part}"
             if left or follow:
                 where = self.at(here)
-                if _is_link(where):
+                if stat.S_ISLNK(_kind(where, follow=False)):
                     links += 1
                     if links > _MOST_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), text)
@@ -342,10 +342,6 @@ def _kind(path: str, follow: bool = True) -> int:
 
 def _exists(path: str) -> bool:
     return _kind(path, follow=False) != 0
-
-
-def _is_link(path: str) -> bool:
-    return stat.S_ISLNK(_kind(path, follow=False))
 
 
 def _is_dir(path: str) -> bool:

@@ -251,9 +251,36 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   return value;
 }
 
-template <auto* function>
-c10::KernelFunction plain(const Rule&) {
-  return c10::KernelFunction::makeFromUnboxedRuntimeFunction(function);
+template <class T>
+decltype(auto) in_ints(T&& value) {
+  using Plain = std::decay_t<T>;
+  if constexpr (std::is_same_v<Plain, c10::SymIntArrayRef>) {
+    return C10_AS_INTARRAYREF_SLOW(value);
+  } else if constexpr (std::is_same_v<Plain, c10::SymInt>) {
+    return value.guard_int(__FILE__, __LINE__);
+  } else if constexpr (std::is_same_v<Plain, std::optional<c10::SymInt>>) {
+    return value.has_value() ? std::make_optional(value->guard_int(__FILE__, __LINE__)) : std::optional<int64_t>();
+  } else {
+    return std::forward<T>(value);
+  }
+}
+
+// A kernel of the operator's own signature, which calls with boxes need: they have sizes as SymInt where an extension on the
+// stable ABI calls without autograd.
+template <auto* function, class Signature>
+struct Plain;
+template <auto* function, class R, class... Args>
+struct Plain<function, R(Args...)> {
+  static R call(Args... args) {
+    return function(in_ints(std::forward<Args>(args))...);
+  }
+};
+
+template <class Op, auto* function>
+void add_plain(KernelTable& table) {
+  table.rows.emplace_back(full_name<Op>(), [](const Rule&) {
+    return c10::KernelFunction::makeFromUnboxedRuntimeFunction(&Plain<function, typename Op::schema>::call);
+  });
 }
 
 // PyTorch's own functions below only look at sizes, strides and the storage's allocator, never at the device's data.
@@ -281,23 +308,22 @@ void record_stream(at::Tensor&, c10::Stream stream) {
 
 void add_memory_kernels(KernelTable& table) {
   namespace ops = at::_ops;
-  auto add = [&](const std::string& name, KernelFactory factory) { table.rows.emplace_back(name, factory); };
-  add(full_name<ops::empty_memory_format>(), &plain<&empty>);
-  add(full_name<ops::empty_strided>(), &plain<&empty_strided>);
-  add(full_name<ops::copy_>(), &plain<&copy>);
-  add(full_name<ops::_copy_from>(), &plain<&copy_from>);
-  add(full_name<ops::_copy_from_and_resize>(), &plain<&copy_from_and_resize>);
-  add(full_name<ops::_local_scalar_dense>(), &plain<&local_scalar_dense>);
-  add(full_name<ops::resize_>(), &plain<&resize>);
-  add(full_name<ops::set__source_Storage_storage_offset>(), &plain<&set_storage>);
-  add(full_name<ops::set__source_Storage>(), &plain<&at::native::set_>);
-  add(full_name<ops::set__source_Tensor>(), &plain<&at::native::set_tensor_>);
-  add(full_name<ops::set_>(), &plain<&set_empty>);
-  add(full_name<ops::view>(), &plain<&at::native::view>);
-  add(full_name<ops::as_strided>(), &plain<&at::native::as_strided_tensorimpl>);
-  add(full_name<ops::_reshape_alias>(), &plain<&at::native::_reshape_alias>);
-  add(full_name<ops::unfold>(), &plain<&at::native::unfold>);
-  add(full_name<ops::record_stream>(), &plain<&record_stream>);
+  add_plain<ops::empty_memory_format, &empty>(table);
+  add_plain<ops::empty_strided, &empty_strided>(table);
+  add_plain<ops::copy_, &copy>(table);
+  add_plain<ops::_copy_from, &copy_from>(table);
+  add_plain<ops::_copy_from_and_resize, &copy_from_and_resize>(table);
+  add_plain<ops::_local_scalar_dense, &local_scalar_dense>(table);
+  add_plain<ops::resize_, &resize>(table);
+  add_plain<ops::set__source_Storage_storage_offset, &set_storage>(table);
+  add_plain<ops::set__source_Storage, &at::native::set_>(table);
+  add_plain<ops::set__source_Tensor, &at::native::set_tensor_>(table);
+  add_plain<ops::set_, &set_empty>(table);
+  add_plain<ops::view, &at::native::view>(table);
+  add_plain<ops::as_strided, &at::native::as_strided_tensorimpl>(table);
+  add_plain<ops::_reshape_alias, &at::native::_reshape_alias>(table);
+  add_plain<ops::unfold, &at::native::unfold>(table);
+  add_plain<ops::record_stream, &record_stream>(table);
 }
 
 }  // namespace anymps
