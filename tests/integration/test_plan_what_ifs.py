@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anymps.plan.inside._quantise import stored_bytes
 from integration.plan_runs import TRAINING, planned, script
 
 pytestmark = pytest.mark.integration
@@ -96,6 +97,18 @@ def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
     assert steps["accumulation over 4"] is None  # a measured step is one part
     assert of["for-loop optimizer"] <= 1.001 * peak
     assert of["fused optimizer"] <= 1.001 * peak
+
+
+def test_layers_of_bitsandbytes_take_the_bytes_that_a_plan_counts() -> None:
+    """All tensors that a layer keeps in the installed release, with blocks that are whole and cut short."""
+    nn = pytest.importorskip("bitsandbytes.nn", reason="measures layers of bitsandbytes (extra: integration)")
+    for rows, columns in ((256, 1024), (100, 30)):
+        weight = nn.Linear4bit(columns, rows, bias=False, quant_type="nf4").to("cpu").weight
+        state = weight.quant_state
+        kept = (weight.data, state.absmax, state.code, state.offset, state.state2.absmax, state.state2.code)
+        assert sum(one.untyped_storage().nbytes() for one in kept) == stored_bytes(rows, columns, "nf4")
+        weight = nn.Linear8bitLt(columns, rows, bias=False, has_fp16_weights=False).to("cpu").weight
+        assert weight.nbytes + weight.SCB.nbytes == stored_bytes(rows, columns, "int8")
 
 
 NO_LOADER = "it changed nothing: no data loader gives batches; put {batch} where the script's arguments have the size"
