@@ -89,7 +89,7 @@ def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
         "nf4 weights": 12,
         "int8 weights": 12,
     }
-    assert of["nf4 weights"] < of["int8 weights"] < peak - 0.5 * parts["optimizer state"]
+    assert of["nf4 weights"] < of["int8 weights"]
     assert of["SGD"] <= peak - 0.8 * parts["optimizer state"]
     assert of["Adam"] == pytest.approx(peak, rel=0.01)
     steps = {name: change["times"][0]["seconds"] for name, change in changes.items()}
@@ -97,6 +97,17 @@ def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
     assert steps["accumulation over 4"] is None  # a measured step is one part
     assert of["for-loop optimizer"] <= 1.001 * peak
     assert of["fused optimizer"] <= 1.001 * peak
+
+
+def test_one_quantised_weight_at_a_time_is_made_whole(tmp_path: Path) -> None:
+    """Of a model of large layers: beside what is stored and the last layer, the peak has room for one, and no more."""
+    text = TRAINING.replace("batch_size=8192", "batch_size=1").replace("2048, int", "24576, int")
+    name = script(tmp_path, text.replace("torch.randn(20000, width)", "torch.randn(8, width)"))
+    (tried,) = planned(tmp_path, "--mac", "M3 Ultra 512GB", "--no-larger", "--what-if", "nf4", name)["what_if"]
+    whole = 4 * 24576**2
+    kept = 11 * stored_bytes(24576, 24576, "nf4") + whole
+    assert (tried["adapters"], tried["problem"]) == (11, "")
+    assert kept + whole < tried["peak_allocated"] < kept + 1.2 * whole
 
 
 def test_layers_of_bitsandbytes_take_the_bytes_that_a_plan_counts() -> None:
