@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from peft import LoraConfig, PeftModel, get_peft_model
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError as error:
-        print(f"qlora_tiny: {error}; pip install {NEEDED}", file=sys.stderr)
+        sys.stderr.write(f"qlora_tiny: {error}; pip install {NEEDED}\n")
         return 2
     torch.manual_seed(SEED)
 

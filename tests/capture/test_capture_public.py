@@ -266,6 +266,24 @@ except NotImplementedError as error:
     ]
 
 
+def test_an_extension_has_operators_of_torchvision() -> None:
+    """A build of torchvision's sources has kernels for mps: they are called, and wait where they do."""
+    answer = run_with_torch(
+        ENABLE
+        + """
+import anymps
+library = torch.library.Library("torchvision", "DEF")
+library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+library.impl("nms", lambda dets, scores, threshold: scores.argsort(descending=True)[:2], "MPS")
+boxes, scores = torch.rand(3, 4, device="mps"), torch.tensor([0.1, 0.9, 0.2], device="mps")
+with anymps.record() as capture:
+    kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
+print(kept, [(wait.operator, wait.wait.label) for wait in capture.recording.waits()])
+"""
+    )
+    assert answer.lines == ["tensor([1, 2], device='mps:0') []"]
+
+
 def test_a_function_behind_a_default_device() -> None:
     """A default device stands between an operator and torch's function, which is named all the same."""
 

@@ -69,20 +69,6 @@ def test_factors_by_blocks_of_later_releases() -> None:
     assert [one.kernel for one in work.launches] == ["factorDiagonalBlockU_float2", "triu_inplace_int_float2"]
 
 
-def test_large_kernels_of_convolutions() -> None:
-    """From 256 on in one dimension; four neighbours a thread where there are many."""
-    given = {"bias": None, "stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "groups": 1, "transposed": False}
-    x, weight = torch.zeros(1, 1, 2, 300), torch.zeros(2, 1, 1, 256)
-    launch = launch_of(describe("convolution", input=x, weight=weight, **given))
-    assert (launch.kernel, launch.threads) == ("conv2d_r1_i32_float", (2 * 2 * 45,))
-    assert (launch.buffers[4]["outW"], launch.buffers[4]["C_out_per_group"]) == (45, 2)
-    wide = torch.zeros(1, 1, 40, 3700)
-    launch = launch_of(describe("convolution", input=wide, weight=weight, **given))
-    assert (launch.kernel, launch.threads) == ("conv2d_r4_i32_float", (2 * 40 * 862,))
-    assert declines("convolution", input=x, weight=weight[..., :255], **given)
-    assert declines("convolution", input=x[..., :255], weight=weight, **given)
-
-
 def test_numbers_at_equal_distances() -> None:
     """The first and the step, then how far apart the places lie; another size is made by the host first."""
     out = torch.zeros(20)[::2]
@@ -111,33 +97,6 @@ def test_norms(p: float, first: str, second: str) -> None:
     assert [one.kernel for one in work.launches] == [first, second]
     assert work.launches[1].buffers[2]["p"] == (2.0 if p == 2 else 0.0)
     assert declines("linalg_vector_norm", release=LATER, self=x, ord=3, dim=None, keepdim=False, dtype=None)
-
-
-def test_a_row_by_a_matrix() -> None:
-    """Few columns in two dimensions of lanes, many by splitting the summands; a bias has its stride."""
-    x, y = torch.zeros(1, 600), torch.zeros(600, 64)
-    launch = launch_of(describe("mm", self=x, mat2=y, release=LATER))
-    assert (launch.kernel, launch.threads, launch.group) == ("gemv_t2d_float_16_4_none", (2 * 512,), (512,))
-    assert launch.buffers[3] == {"n": 64, "K": 600, "ld": 64, "ms": 1, "xs": 1, "bias_r": 0, "bias_c": 0}
-    launch = launch_of(describe("mm", self=x, mat2=torch.zeros(600, 65), release=LATER))
-    assert (launch.kernel, launch.threads) == ("gemv_t_float_16_1_none", (3 * 512,))
-    given = {"mat1": x, "mat2": torch.zeros(600, 1030), "alpha": 2, "beta": 3, "release": LATER}
-    launch = launch_of(describe("addmm", self=torch.zeros(1030), **given))
-    assert (launch.kernel, launch.threads) == ("gemv_t_float_16_2_ab", (17 * 512,))
-    assert (launch.buffers[3]["bias_c"], launch.buffers[5]) == (1, [2.0, 3.0])
-    assert declines("mm", self=x, mat2=y)
-
-
-def test_a_matrix_by_a_column() -> None:
-    """A group of lanes has a row; gaps in the vector and in the matrix have kernels of their own."""
-    x, y = torch.zeros(70, 50).half(), torch.zeros(50, 1).half()
-    launch = launch_of(describe("mm", self=x, mat2=y, release=LATER))
-    assert (launch.kernel, launch.threads, launch.group) == ("gemv_nt_half_4_2_none_xc", (18 * 128,), (128,))
-    launch = launch_of(describe("mm", self=x, mat2=torch.zeros(50, 3).half()[:, :1], release=LATER))
-    assert (launch.kernel, launch.buffers[3]["xs"]) == ("gemv_nt_half_4_2_none_xs", 3)
-    launch = launch_of(describe("mm", self=torch.zeros(140, 100).half()[::2, ::2], mat2=y, release=LATER))
-    assert (launch.kernel, launch.buffers[3]["ms"]) == ("gemv_nt_half_4_8_none_xc_strided", 2)
-    assert declines("mm", self=x, mat2=torch.zeros(50, 2).half(), release=LATER)
 
 
 def test_gradients_that_are_gathered() -> None:
@@ -196,17 +155,6 @@ def test_slices_that_do_not_fit() -> None:
     assert declines("index_add", **given, source=source.half())
     whole = {**given, "self": x.int(), "alpha": 0.5}
     assert declines("index_add", **whole, source=source.int())
-
-
-def test_a_median_along_a_dimension() -> None:
-    """Floats are sorted, and a thread a row looks behind the NaNs; of integers it is the number at a place."""
-    assert declines("median", release=LATER, self=torch.zeros(3, 50))
-    work = describe("median", release=LATER, self=torch.zeros(3, 50, 7), dim=1, keepdim=False)
-    assert [one.kernel for one in work.launches] == ["sort_block_fkey_float_tptg32", "median_gather_float"]
-    assert (work.launches[1].buffers[4:], work.launches[1].threads) == ((50, False), (21,))
-    assert [(one.shape, one.dtype) for one in work.results] == [((3, 7), torch.float32), ((3, 7), torch.int64)]
-    launch = launch_of(describe("median", release=LATER, self=torch.zeros(3, 50).int(), dim=1, keepdim=True))
-    assert (launch.kernel, launch.buffers[6]) == ("sort_block_topk_int_tptg32", [24, 1])
 
 
 def test_floats_of_one_block_are_sorted_as_integers() -> None:

@@ -248,29 +248,3 @@ def test_integers_divided_by_zero_go_on() -> None:
         "[('anymps::hazard.MPS618 aten::floor_divide', 1), ('anymps::hazard.MPS618 aten::remainder.Tensor', 1), "
         "('anymps::hazard.MPS618 aten::fmod.Tensor', 1)]",
     ]
-
-
-def test_operators_with_a_kernel_of_their_own_are_offered() -> None:
-    """Products of integers with a bias, out of place: by the release's kernel, to the last number."""
-    needs_kernels(RELEASE)
-    if MINOR != (2, 13):
-        pytest.skip("the launches of integer products are known for torch 2.13")
-    code = """
-        from anymps.device import real_calls
-        torch.manual_seed(0)
-        bias, x, y = (torch.randint(-9, 9, shape) for shape in ((7,), (5, 33), (33, 7)))
-        for _ in range(2):
-            for factors in {}, {"beta": 2, "alpha": -3}:
-                found = torch.addmm(bias.to("mps"), x.to("mps"), y.to("mps"), **factors)
-                print(torch.equal(found.cpu(), torch.addmm(bias, x, y, **factors)))
-        print(real_calls()["aten::addmm"])
-        try:
-            torch.addmm(torch.ones(2, device="mps"), *[torch.ones(2, 2, device="mps")] * 2, alpha=1j)
-        except RuntimeError as error:
-            print(str(error).splitlines()[0])
-    """
-    assert run_with_torch(f"{FIRST}{code}").lines == [
-        *["True"] * 4,
-        "4",
-        "value cannot be converted to type double without overflow",
-    ]

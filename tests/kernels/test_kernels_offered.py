@@ -5,7 +5,6 @@ Some tests need the kernels of torch 2.15.0 (`anymps kernels add --torch 2.15 --
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import torch
 
 from kernel_files import add_to_cache, bitcode, metallib, module, needs_kernels
 from own_cache import new_cache
-from processes import MAC, run_command, run_with_torch
+from processes import MAC, run_with_torch
 
 RELEASE = torch.__version__.partition("+")[0]
 REAL = f"import anymps, torch\nanymps.enable({MAC!r}, kernels='real', quiet=True)\n"
@@ -130,48 +129,6 @@ def test_an_operator_without_a_kernel_in_the_release_is_not_offered(tmp_path: Pa
 
     assert "aten::addcdiv_" not in offered("addcmul_dense_float_float_float")
     assert {"aten::addcdiv_", "aten::add_.Tensor"} <= offered("addcdiv_dense_float_float_float")
-
-
-_PROGRAM = """
-import torch
-import torch.nn.functional as F
-
-torch.manual_seed(0)
-
-
-def on_both(function, *tensors, **more):
-    on_cpu = [one.detach().clone().requires_grad_(one.is_floating_point()) for one in tensors]
-    on_mps = [one.detach().to("mps").requires_grad_(one.is_floating_point()) for one in tensors]
-    for given in on_cpu, on_mps:
-        out = function(*given)
-        out.float().square().sum().backward()
-    torch.testing.assert_close(out.cpu(), function(*on_cpu), rtol=2e-2, atol=2e-2)
-    for one, other in zip(on_mps, on_cpu):
-        if one.grad is not None:
-            torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=5e-2, atol=5e-2)
-
-
-line, lines = torch.randn(2, 6, 20), torch.randn(6, 1, 3)
-on_both(lambda x, w, b: F.conv1d(x, w, b, padding=1, groups=6), line, lines, torch.randn(6))
-volume, cubes = torch.randn(2, 4, 5, 6, 7), torch.randn(8, 4, 3, 3, 3)
-on_both(lambda x, w, b: F.conv3d(x, w, b, stride=2), volume, cubes, torch.randn(8))
-on_both(lambda x, w: F.conv2d(x, w), torch.randn(1, 2, 4, 300), torch.randn(3, 2, 1, 256) / 16)
-on_both(lambda x, w: F.conv2d(x, w), torch.randn(1, 2, 8, 8), torch.randn(3, 2, 3, 3))  # MPSGraph's
-"""
-
-
-@pytest.mark.slow
-def test_a_program_reports_the_convolutions_of_kernels_of_2_15(tmp_path: Path, virtual_device: None) -> None:
-    """But not that of MPSGraph; gradients are as on the CPU."""
-    needs_kernels("2.15.0")
-    (tmp_path / "train.py").write_text(_PROGRAM)
-    made = tmp_path / "r.json"
-    result = run_command(
-        "-m", "anymps", "run", "--kernels", "2.15", "--report", f"json={made}", str(tmp_path / "train.py")
-    )
-    assert result.status == 0, result.err
-    counted: dict[str, int] = json.loads(made.read_text())["real_kernels"]["operators"]
-    assert counted.get("aten::convolution") == 3
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ _LATER = {"logcumsumexp": "_logcumsumexp"}
 """Operators that PyTorch itself makes of others before a backend sees them."""
 _OF_2_15 = {
     *("ceil", "floor", "isneginf", "isposinf", "heaviside", "addcmul", "addcdiv"),
-    *("_softmax", "_log_softmax", "convolution", "arange"),
+    *("_softmax", "_log_softmax", "arange"),
     *("mish", "trunc", "softplus", "nan_to_num", "log_sigmoid_forward", "prod", "var", "std"),
     *("logical_not", "logical_and", "logical_or", "logical_xor", "special_laguerre_polynomial_l"),
     *("sigmoid_backward", "tanh_backward", "mish_backward", "log_sigmoid_backward", "softplus_backward"),
@@ -26,7 +26,7 @@ _OF_2_15 = {
     *("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"),
     *("linspace", "logit_backward"),
     *(f"{kind}_pad{rank}d_backward" for kind in ("reflection", "replication") for rank in (2, 3)),
-    *("index_add", "median", "nanmedian", "mm", "addmm"),
+    "index_add",
 }
 """Operators of which torch 2.13 has no kernel."""
 

@@ -66,30 +66,6 @@ def _softmax(kernel: str) -> tuple[Asked, ...]:
     )
 
 
-_VECTORS = tuple(
-    (1, k, n) for k, n in ((40, 8), (50, 70), (40, 1100), (300, 1201), (600, 1500), (1100, 1300), (9, 9000))
-)
-_LONG = ((1, 17_000, 1100),)
-"""Rows, summands, columns: one row, or, turned round, one column."""
-
-
-def _with_vector(dtype: torch.dtype) -> Iterator[Given]:
-    """A row by a matrix and a matrix by a column; each matrix in rows, in columns, and with gaps."""
-    for _, k, n in (*_VECTORS, *_LONG):
-        row, matrix = numbers(dtype, 1, k), numbers(dtype, k, n)
-        gaps = numbers(dtype, 2 * k, 2 * n)[::2, ::2] if n < 9000 and k < 9000 else matrix
-        for one in (matrix, matrix.t().contiguous().t(), gaps):
-            yield row, one
-            yield one.t(), row.t()
-            yield one.t(), numbers(dtype, k, 3)[:, :1]
-
-
-def _with_bias(dtype: torch.dtype) -> Iterator[Given]:
-    for x, y in _with_vector(dtype):
-        yield numbers(dtype, x.shape[0], y.shape[1]), x, y
-        yield numbers(dtype, y.shape[1]), x, y
-
-
 def _ranges(name: str, *ends: tuple[int, int, int]) -> tuple[Asked, ...]:
     """Into a row, every other place and a matrix."""
     call = getattr(torch, name)
@@ -173,8 +149,6 @@ LATER: tuple[Asked, ...] = (
         lambda x, w: torch.histogram(x, 9, weight=w),
         of((70, 9), (70, 9)),
     ),
-    Asked("mm, of a vector", "gemv", FLOATS, torch.mm, _with_vector),
-    Asked("addmm, of a vector", "gemv", FLOATS, lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), _with_bias),
     *_scaled("addcmul", (*_ALL, *INTEGERS)),
     *_scaled("addcdiv", _ALL),
     Asked("lerp, of integers", "lerp", (torch.int64,), torch.lerp, of((5, 7), (5, 7), (5, 7))),
@@ -193,20 +167,6 @@ LATER: tuple[Asked, ...] = (
         FLOATS,
         lambda x: torch.arange(-2.5, 7, 0.3, out=x),
         each((32,)),
-    ),
-    Asked(
-        "nn.functional.conv2d, kernels of 256",
-        "conv2d",
-        FLOATS,
-        lambda x, w, b: F.conv2d(x, w, b, padding=(0, 3), stride=(1, 2), groups=2),
-        of((2, 4, 5, 300), (6, 2, 2, 256), (6,)),
-    ),
-    Asked(
-        "nn.functional.conv2d, kernels of 256",
-        "conv2d",
-        FLOATS,
-        F.conv2d,
-        of((2, 1, 40, 700), (3, 1, 1, 256)),
     ),
     *(
         Asked(

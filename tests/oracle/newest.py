@@ -1,13 +1,12 @@
-"""Calls that come to kernels of torch 2.15 alone: slices, medians, sorts, convolutions."""
+"""Calls that come to kernels of torch 2.15 alone: slices and sorts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 import torch
-import torch.nn.functional as F
 
-from .asked import COMPLEX, FLOATS, INTEGERS, Asked, Given, each, numbers, of
+from .asked import COMPLEX, FLOATS, INTEGERS, Asked, Given, each, numbers
 
 _aten = torch.ops.aten
 _ALL = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
@@ -46,75 +45,8 @@ def _slices() -> tuple[Asked, ...]:
     return tuple(sorted(found, key=lambda one: one.title))
 
 
-def _medians() -> tuple[Asked, ...]:
-    return tuple(
-        Asked(
-            f"{name}, along a dimension",
-            "median",
-            _REAL,
-            lambda x, name=name: getattr(torch, name)(x, 1),
-            _with_nan((3, 50), (2, 5000), (3, 40, 7)),
-            first=True,
-        )
-        for name in ("median", "nanmedian")
-    )
-
-
-def _with_nan(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
-    """Each shape as it is; floats then with a NaN, too."""
-
-    def given(dtype: torch.dtype) -> Iterator[Given]:
-        for shape in shapes:
-            x = numbers(dtype, *shape)
-            yield (x,)
-            if dtype.is_floating_point:
-                yield (torch.where(torch.arange(x.numel()).view(shape) % 11 == 3, float("nan"), x).to(dtype),)
-
-    return given
-
-
-def _along_a_line(dtype: torch.dtype) -> Iterator[Given]:
-    """Signals side by side, then with channels last."""
-    x = numbers(dtype, 2, 6, 50)
-    for one in (x, x.mT.contiguous().mT):
-        yield one, numbers(dtype, 12, 1, 5), numbers(dtype, 12)
-
-
-def _lines(dtype: torch.dtype) -> Iterator[Given]:
-    x = numbers(dtype, 2, 6, 90)
-    for one in (x, x.mT.contiguous().mT):
-        yield one, numbers(dtype, 8, 3, 5), numbers(dtype, 8)
-
-
-_OTHERS: tuple[Asked, ...] = (
-    Asked(
-        "nn.functional.conv1d, of channels alone",
-        "conv1d",
-        FLOATS,
-        lambda x, w, b: F.conv1d(x, w, b, padding=2, groups=6),
-        _along_a_line,
-    ),
-    Asked(
-        "nn.functional.conv1d",
-        "conv3d",
-        FLOATS,
-        lambda x, w, b: F.conv1d(x, w, b, padding=2, stride=2, groups=2),
-        _lines,
-    ),
-    Asked(
-        "nn.functional.conv3d",
-        "conv3d",
-        FLOATS,
-        lambda x, w, b: F.conv3d(x, w, b, padding=(1, 0, 2), stride=(1, 2, 1), groups=2),
-        of((2, 4, 5, 6, 9), (6, 2, 3, 2, 3), (6,)),
-    ),
-    Asked("nn.functional.conv3d", "conv3d", FLOATS, F.conv3d, of((1, 3, 5, 12, 12), (4, 3, 2, 3, 3))),
-)
-
 NEWEST: tuple[Asked, ...] = (
-    *_OTHERS,
     *_slices(),
-    *_medians(),
     *(
         Asked(
             f"sort of one block{title}",

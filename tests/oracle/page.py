@@ -57,11 +57,12 @@ and the like: 475 pairs, all equal) were last compared on 26 November 2026, and 
 (`argmax`, `any`, `cummax`, `searchsorted`, `index_reduce`, forward pools, nearest neighbours, `where`, `frexp`,
 `nll_loss`, medians of all numbers, ranges of integers, steps of fused optimizers and the like) on 28 November 2026.
 Since then, `--kernels real` leaves them to the CPU, and so it does copies to another dtype, `clone`, `angle`,
-`complex`, `polar`, `square` and `rms_norm`. Clamps and matrix products of integers followed on 29 November 2026, and
-with them those of floats that `PYTORCH_MPS_PREFER_METAL` brings to kernels, scans that several groups of threads share,
-`renorm`, `linalg.householder_product`, the backward of `cdist` and of draws from gamma and Dirichlet distributions,
-and of torch 2.15 `ctc_loss`, `glu`, `grouped_mm`, `matrix_exp`, `geqrf`, LU factors, small inverses and triangular
-systems. Each release ends with a table of the kernels that were not compared, with the reasons.
+`complex`, `polar`, `square` and `rms_norm`. Clamps, matrix products of integers and medians followed on 29 November
+2026, and with them those of floats that `PYTORCH_MPS_PREFER_METAL` brings to kernels, scans that several groups of
+threads share, `renorm`, `linalg.householder_product`, the backward of `cdist` and of draws from gamma and Dirichlet
+distributions, and of torch 2.15 convolutions, products with vectors, `ctc_loss`, `glu`, `grouped_mm`, `matrix_exp`,
+`geqrf`, LU factors, small inverses and triangular systems. Each release ends with a table of the kernels that were not
+compared, with the reasons.
 
 ## Results
 """

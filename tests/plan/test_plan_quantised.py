@@ -57,7 +57,7 @@ ADAPTERS = ["1.lora_A", "1.lora_B", "2.lora_A", "2.lora_B"]
 
 @pytest.mark.parametrize("kind", STORED)
 def test_adapters_stand_for_weights_that_cannot_be_trained(kind: str) -> None:
-    """Where the script trains all: those of the layers but the last, with all else frozen; the optimizer trains them."""
+    """Where the script trains all: of each layer but the last, with all else frozen; the optimizer trains them."""
     lines = run_with_torch(MODEL % kind + 'model.to("mps")\ntrain(model.parameters())').lines
     assert lines == ["2 2 ''", STORED[kind], str(ADAPTERS)]
 
@@ -77,6 +77,12 @@ def test_a_layer_that_is_trained_beside_frozen_ones_keeps_its_weight() -> None:
     text += "\nprint(type(model[1]).__name__, type(model[2]).__name__, model[2].weight.untyped_storage().nbytes())"
     lines = run_with_torch(MODEL % "nf4" + text).lines
     assert lines == ["1 0 ''", "[('1.stored', 5320)]", "['2.weight', '2.bias']", f"Quantised Conv1D {2 * 64 * 128}"]
+
+
+def test_a_layer_that_is_trained_from_the_start_is_not_quantised() -> None:
+    """Of a model that has frozen ones when it moves."""
+    text = 'model[2].requires_grad_(False)\nmodel.to("mps")\nprint([type(layer).__name__ for layer in model[1:3]])'
+    assert run_with_torch(MODEL % "nf4" + text).lines == ["['Linear', 'Quantised']"]
 
 
 def test_models_that_do_not_move_are_not_quantised() -> None:

@@ -37,7 +37,7 @@ def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
     _install_bindings(core, mac, substrate)
     # Compiled extensions find the functions that torch's C interface has on a Mac (device/launches/extensions.cpp).
-    ctypes.CDLL(core.__file__, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
+    ctypes.CDLL(sys.modules["anymps._native"].__file__, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
     if version_rules(torch.__version__).private_set_stream:
         _install_streams(core)
     _forget_answers()

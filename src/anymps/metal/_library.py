@@ -152,10 +152,9 @@ class MetalKernel:
         if self._checks is None and error_buf_idx is None and not self._device.shaders_by_operator():
             self._remember(bound, args, arg_casts)
 
-    def launch_given(self, given: Sequence[torch.Tensor | int | bytes | None], threads: Any, group_size: Any) -> None:
-        """Runs it for a compiled extension, with bytes of any type; None where no argument was set."""
-        args = [_constant(one) if one is None or isinstance(one, bytes) else one for one in given]
-        self(*args, threads=threads, group_size=group_size)
+    def launch_given(self, given: Sequence[torch.Tensor | int | None], threads: Any, group_size: Any) -> None:
+        """Runs it for a compiled extension. Bytes are a CPU tensor of one dimension; None is no argument."""
+        self(*map(_as_argument, given), threads=threads, group_size=group_size)
 
     def _remember(self, bound: Arguments, args: tuple[Any, ...], arg_casts: Any) -> None:
         """Keeps what a later launch on arguments of the same types, over the same grid, has in common with this one."""
@@ -339,8 +338,12 @@ class MetalKernel:
         self._repeated.clear()
 
 
-def _constant(data: bytes | None) -> Constant:
-    return Constant(b"" if data is None else data + bytes(PADDING))
+def _as_argument(given: torch.Tensor | int | None) -> torch.Tensor | int | Constant:
+    if given is None:
+        return Constant(b"")
+    if isinstance(given, torch.Tensor) and given.is_cpu and given.dim() == 1:
+        return Constant(given.numpy().tobytes() + bytes(PADDING))
+    return given
 
 
 def _as_words(values: list[Any], tensors: Sequence[int], copied: Copied) -> list[Any]:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from anymps.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.kernels.launches._binary import BINARY as _BINARY
 from anymps.kernels.launches._call import Describe, KernelCall, Launch, Made, Work
-from anymps.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
 from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES
 from anymps.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
 from anymps.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
@@ -50,14 +49,11 @@ DESCRIBED: Mapping[str, Describe] = {
     **_MATRICES,
     **_LINALG,
     **_SOFTMAX,
-    **_CONVOLUTIONS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
 BEGINNINGS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"{name}_",) for name in ("addcmul", "addcdiv")},
-    "convolution": ("conv1d_", "conv2d_", "conv3d_"),
-    **dict.fromkeys(("mm", "addmm"), ("gemv_",)),
 }
 """How the names of an operator's kernels begin: in releases without any the operator is not offered."""
 

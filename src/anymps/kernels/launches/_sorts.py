@@ -1,11 +1,10 @@
-"""Sorts along a dimension: of all numbers, for the largest `k`, for the one at a place, or for the median.
+"""Sorts along a dimension: of all numbers, for the largest `k`, or for the one at a place.
 
 Source: `aten/src/ATen/native/mps/operations/Sort.mm` of the pytorch tree, at a state whose kernels are those of torch
 2.13's wheel. A group of threads sorts a block, four numbers a thread. Rows of several blocks are merged pairwise, or
 sorted by their bits, four or eight a pass. The kernels take rows along the last dimension; others are copied. Torch
 2.15 sorts floats of one block as integers of the same order, unless the sort must be stable (sort_out_mps_impl in its
-wheel's libtorch_cpu). It sorts floats for a median, and a thread a row looks for the NaNs behind them; the median of
-integers is the one at a place (median_with_indices_impl_mps and median_sort_gather).
+wheel's libtorch_cpu).
 """
 
 from __future__ import annotations
@@ -276,28 +275,8 @@ def _kth(call: KernelCall) -> Work | None:
     return None if outs is None else _along(call, x, dim, *outs, settings)
 
 
-def _median(call: KernelCall, ignores_nan: bool) -> Work | None:
-    x = call.given["self"]
-    dim = _dim(call, x) if "dim" in call.given else None
-    if dim is None or (outs := _outs_without(call, x, dim)) is None:
-        return None
-    values, places = outs
-    count = x.shape[dim]
-    settings = {"descending": False, "stable": False}
-    if not x.is_floating_point():
-        return _along(call, x, dim, values, places, {**settings, "chosen": ((count - 1) // 2, 1)})
-    gather = f"median_gather_{NAMES.get(x.dtype)}"
-    moved = x.movedim(dim, -1).contiguous()
-    ordered, order = (call.empty(moved.shape, dtype) for dtype in (x.dtype, torch.int64))
-    work = _along(call, moved, moved.dim() - 1, ordered, order, settings)
-    last = Launch(gather, (ordered, order, values, places, count, ignores_nan), (moved.numel() // count,))
-    return Work((values, places), (*work.launches, last))
-
-
 SORTS: dict[str, Describe] = {
     "sort": _sort,
     "topk": _topk,
     "kthvalue": _kth,
-    "median": lambda call: _median(call, ignores_nan=False),
-    "nanmedian": lambda call: _median(call, ignores_nan=True),
 }

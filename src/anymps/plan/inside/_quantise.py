@@ -183,7 +183,7 @@ class _NF4(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        bias = grad.flatten(0, -2).sum(0) if ctx.needs_input_grad[1] else None
+        bias = grad.reshape(-1, grad.shape[-1]).sum(0) if ctx.needs_input_grad[1] else None
         return grad @ ctx.layer.dequantised(grad.dtype) if ctx.needs_input_grad[0] else None, bias, None
 
 
@@ -194,7 +194,7 @@ class _Int8(_NF4):
     def forward(ctx: Any, x: Tensor, bias: Tensor | None, layer: _Linear) -> Tensor:
         ctx.layer = layer
         ctx.save_for_backward(x)
-        rows = x.flatten(0, -2).half()
+        rows = x.reshape(-1, x.shape[-1]).half()
         bool((rows.abs() >= _OUTLIER).any())
         scales = rows.abs().amax(1).float()
         rows = (rows * (127 / scales[:, None])).round().to(torch.int8)

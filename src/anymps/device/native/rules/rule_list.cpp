@@ -206,15 +206,14 @@ const Rule& unlisted_rule(const c10::OperatorHandle& op) {
   }
   Rule& rule = new_rule(op, name);
   // The wheels of torchvision for macOS bring kernels for mps (torchvision/csrc/ops/mps, torchvision 0.22 to 0.28; nms
-  // finishes on the CPU), those for other systems none. A build of its sources may, and waits where its own code does.
+  // finishes on the CPU), those for other systems none.
   static const std::unordered_set<std::string> of_torchvision{
       "nms", "roi_align", "_roi_align_backward", "roi_pool", "_roi_pool_backward",
       "ps_roi_align", "_ps_roi_align_backward", "ps_roi_pool", "_ps_roi_pool_backward"};
   const bool native = name.rfind("metal::", 0) == 0 ||  // the launch of a shader: anymps/metal/_tape.py
       (name.rfind("torchvision::", 0) == 0 && of_torchvision.count(name.substr(13)) == 1);
   rule.fate = native ? Fate::Native : Fate::Fallback;
-  const bool own = op.hasKernelForDispatchKey(c10::DispatchKey::MPS);
-  rule.wait = !own && name == "torchvision::nms" ? Wait::InsideOperator : Wait::None;
+  rule.wait = name == "torchvision::nms" ? Wait::InsideOperator : Wait::None;
   return rule;
 }
 

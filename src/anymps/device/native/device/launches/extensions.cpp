@@ -12,10 +12,11 @@
 #include "patches/patches.h"
 #include "recorder/recorder.h"
 
+#include <ATen/EmptyTensor.h>
 #include <c10/util/ScopeExit.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/inductor/aoti_torch/utils.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
@@ -26,7 +27,6 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace anymps {
@@ -51,10 +51,13 @@ void refuse_null(const void* given, const std::string& what) {
   }
 }
 
+enum class Kind : uint8_t { Library, Kernel };
+
 // A library or a kernel: an object of Python that threads without the GIL let go of, too.
 struct Held {
-  PyObject* const object;
+  const Kind kind;
   const std::string name;
+  PyObject* const object;
   std::unordered_map<std::string, Handle> kernels;  // of a library, each once, as in torch
 
   ~Held() {
@@ -66,17 +69,12 @@ struct Held {
 };
 using Shared = std::shared_ptr<Held>;
 
-struct Memory {
-  at::DataPtr data;
-  size_t nbytes = 0;
-};
-
 // What was given out. Handles are numbers that do not come again, so one that was deleted is known.
 struct Registry {
   Mutex mutex;
   uintptr_t last = 0;
-  std::unordered_map<Handle, Shared> libraries, kernels;
-  std::unordered_map<Handle, Memory> memory;
+  std::unordered_map<Handle, Shared> held;
+  std::unordered_map<Handle, std::pair<at::DataPtr, size_t>> memory;
 };
 
 Registry& registry() {
@@ -84,8 +82,8 @@ Registry& registry() {
   return *all;
 }
 
-using Argument = std::variant<std::monostate, int64_t, std::string, at::Tensor>;
-using Arguments = std::array<Argument, kBuffers>;
+// A tensor, a number, or bytes, as a CPU tensor of one dimension; none where nothing was set.
+using Arguments = std::array<c10::IValue, kBuffers>;
 
 // What a thread encodes. On a Mac a command block is alone on its stream, so nothing of it is another thread's.
 struct Block {
@@ -108,18 +106,15 @@ std::unordered_map<Handle, Arguments>& encoded() {
   return (the_block != nullptr ? the_block : outside)->encoded;
 }
 
-Shared find(const std::unordered_map<Handle, Shared>& all, Handle handle, const std::string& what) {
-  refuse_null(handle, "the handle of a " + what);
+Shared find(Handle handle, Kind kind) {
+  const std::string what = kind == Kind::Library ? "the handle of a shader library" : "the handle of a kernel function";
+  refuse_null(handle, what);
   std::lock_guard<std::mutex> lock(registry().mutex);
-  const auto found = all.find(handle);
-  if (found == all.end()) {
-    fail("the handle of a " + what + " was deleted, or never was one. On a Mac this is not caught, and the process may crash");
+  const auto found = registry().held.find(handle);
+  if (found == registry().held.end() || found->second->kind != kind) {
+    fail(what + " was deleted, or never was one. On a Mac this is not caught, and the process may crash");
   }
   return found->second;
-}
-
-Shared kernel_of(Handle handle) {
-  return find(registry().kernels, handle, "kernel function");
 }
 
 // The arguments that were set since the kernel was last begun in this block.
@@ -131,8 +126,8 @@ Arguments& arguments_of(Handle handle, const std::string& name) {
   return found->second;
 }
 
-void set_argument(Handle handle, unsigned index, Argument&& value) {
-  const auto kernel = kernel_of(handle);
+void set_argument(Handle handle, unsigned index, c10::IValue value) {
+  const auto kernel = find(handle, Kind::Kernel);
   Arguments& arguments = arguments_of(handle, kernel->name);
   if (index >= kBuffers) {
     fail(
@@ -156,37 +151,17 @@ PyObject* by_python(Call&& call) {
 }
 
 template <class Call>
-Shared hold(const std::string& name, Call&& call) {
+Shared hold(Kind kind, const char* name, Call&& call) {
   GilGuard gil;
   const NoDynamo none;
-  return Shared(new Held{by_python(call), name, {}});
+  return Shared(new Held{kind, name, by_python(call), {}});
 }
 
 // Enters it under a new handle.
 template <class Opaque>
-void give_out(Shared&& held, std::unordered_map<Handle, Shared>& all, Opaque& handle) {
+void give_out(Shared&& held, Opaque& handle) {
   handle = reinterpret_cast<Opaque>(++registry().last);
-  all.emplace(handle, std::move(held));
-}
-
-PyObject* to_object(const Argument& argument) {
-  if (const auto* number = std::get_if<int64_t>(&argument)) {
-    return PyLong_FromLongLong(*number);
-  }
-  if (const auto* bytes = std::get_if<std::string>(&argument)) {
-    return PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size()));
-  }
-  const auto* tensor = std::get_if<at::Tensor>(&argument);
-  return tensor == nullptr ? Py_NewRef(Py_None) : THPVariable_Wrap(*tensor);
-}
-
-template <class Items, class Convert>
-PyObject* to_list(const Items& items, size_t count, Convert&& convert) {
-  PyObject* list = by_python([&] { return PyList_New(static_cast<Py_ssize_t>(count)); });
-  for (size_t i = 0; i < count; ++i) {
-    PyList_SET_ITEM(list, i, convert(items[i]));
-  }
-  return list;
+  registry().held.emplace(handle, std::move(held));
 }
 
 using Sizes = c10::ArrayRef<uint64_t>;
@@ -196,20 +171,22 @@ Sizes sizes(const uint64_t* first, size_t count) {
 }
 
 void dispatch(Handle handle, Sizes threads, std::optional<Sizes> group = std::nullopt) {
-  const auto kernel = kernel_of(handle);
+  const auto kernel = find(handle, Kind::Kernel);
   TORCH_CHECK(!threads.empty() && threads.size() < 4, "Dispatch dimensions must be less than 3 and non-empty");
   TORCH_CHECK(!group.has_value() || group->size() == threads.size(), "size and group_size must have same number of dimensions");
-  const Arguments given = arguments_of(handle, kernel->name);
-  size_t count = kBuffers;
-  while (count > 0 && std::holds_alternative<std::monostate>(given[count - 1])) --count;
+  c10::impl::GenericList arguments(c10::AnyType::get());
+  const Arguments& given = arguments_of(handle, kernel->name);
+  const auto last = std::find_if(given.rbegin(), given.rend(), [](const c10::IValue& one) { return !one.isNone(); });
+  for (auto argument = given.begin(); argument != last.base(); ++argument) {
+    arguments.push_back(*argument);
+  }
+  const auto list_of = [](const Sizes& sizes) { return to_python(std::vector<int64_t>(sizes.begin(), sizes.end())); };
   const auto none = enter(nullptr);  // a handler of a signal may launch shaders of its own meanwhile
   GilGuard gil;
   const NoDynamo no_dynamo;
-  const auto list_of = [](const Sizes& sizes) { return to_list(sizes, sizes.size(), &PyLong_FromUnsignedLongLong); };
-  PyObject* const group_size = group.has_value() ? list_of(*group) : Py_NewRef(Py_None);
-  PyObject* const arguments = to_list(given, count, &to_object);
   Py_DECREF(by_python([&] {
-    return PyObject_CallMethod(kernel->object, "launch_given", "NNN", arguments, list_of(threads), group_size);
+    PyObject* const size = group.has_value() ? list_of(*group) : Py_NewRef(Py_None);
+    return PyObject_CallMethod(kernel->object, "launch_given", "NNN", to_python(arguments, /*as_given=*/true), list_of(threads), size);
   }));
 }
 
@@ -218,10 +195,10 @@ char* bytes_at(void* start, size_t offset, size_t count) {
   refuse_null(start, "the address of a buffer");
   std::lock_guard<std::mutex> lock(registry().mutex);
   const auto found = registry().memory.find(start);
-  if (found != registry().memory.end() && (offset > found->second.nbytes || count > found->second.nbytes - offset)) {
+  if (found != registry().memory.end() && (offset > found->second.second || count > found->second.second - offset)) {
     fail(
         "a copy of " + std::to_string(count) + " bytes at byte " + std::to_string(offset) + " goes past the end of a buffer of " +
-        std::to_string(found->second.nbytes) + " bytes. On a Mac this is not caught and touches other data");
+        std::to_string(found->second.second) + " bytes. On a Mac this is not caught and touches other data");
   }
   return static_cast<char*>(start) + offset;
 }
@@ -267,37 +244,37 @@ ANYMPS_EXPORT Code aoti_torch_mps_create_shader_library(const char* source, Libr
     last_failure.clear();
     *made = nullptr;
     refuse_null(source, "the source of a shader library");
-    Shared library = hold("", [&] { return PyObject_CallFunction(the_compile, "s", source); });
+    Shared library = hold(Kind::Library, "", [&] { return PyObject_CallFunction(the_compile, "s", source); });
     std::lock_guard<std::mutex> lock(registry().mutex);
-    give_out(std::move(library), registry().libraries, *made);
+    give_out(std::move(library), *made);
   });
 }
 
 ANYMPS_EXPORT Code aoti_torch_mps_delete_shader_library(Library handle) {
   return answer([&] {
-    const Shared library = find(registry().libraries, handle, "shader library");
+    const Shared library = find(handle, Kind::Library);
     std::vector<Shared> kernels;  // let go of below, without the lock
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (const auto& [name, kernel] : library->kernels) {
-      kernels.push_back(registry().kernels.at(kernel));
-      registry().kernels.erase(kernel);
+      kernels.push_back(std::move(registry().held.at(kernel)));
+      registry().held.erase(kernel);
     }
-    registry().libraries.erase(handle);
+    registry().held.erase(handle);
   });
 }
 
 ANYMPS_EXPORT Code aoti_torch_mps_get_kernel_function(Library handle, const char* name, Function* made) {
   return answer([&] {
     *made = nullptr;
-    const Shared library = find(registry().libraries, handle, "shader library");
+    const Shared library = find(handle, Kind::Library);
     refuse_null(name, "the name of a kernel");
-    Shared kernel = hold(name, [&] { return PyObject_CallMethod(library->object, "kernel", "s", name); });
+    Shared kernel = hold(Kind::Kernel, name, [&] { return PyObject_CallMethod(library->object, "kernel", "s", name); });
     std::lock_guard<std::mutex> lock(registry().mutex);
     const auto known = library->kernels.find(name);
     if (known != library->kernels.end()) {
       *made = static_cast<Function>(const_cast<void*>(known->second));
     } else {
-      give_out(std::move(kernel), registry().kernels, *made);
+      give_out(std::move(kernel), *made);
       library->kernels.emplace(name, *made);
     }
   });
@@ -305,7 +282,7 @@ ANYMPS_EXPORT Code aoti_torch_mps_get_kernel_function(Library handle, const char
 
 ANYMPS_EXPORT Code aoti_torch_mps_start_encoding(Function handle) {
   return answer([&] {
-    kernel_of(handle);
+    find(handle, Kind::Kernel);
     encoded()[handle] = Arguments();
   });
 }
@@ -329,7 +306,9 @@ ANYMPS_EXPORT Code torch_mps_set_arg_bytes(Function handle, unsigned index, cons
     TORCH_CHECK(bytes != nullptr, "Pointer is null.");
     constexpr auto limit = ". Metal setBytes only supports transient data up to 4 KB. Pass larger data as a tensor.";
     TORCH_CHECK(size > 0 && size <= kMostBytes, "size must be in (0, 4096], got ", size, limit);
-    set_argument(handle, index, std::string(static_cast<const char*>(bytes), size));
+    at::Tensor copy = at::detail::empty_cpu({static_cast<int64_t>(size)}, at::kByte);
+    std::memcpy(copy.mutable_data_ptr(), bytes, size);
+    set_argument(handle, index, copy);
   });
 }
 
@@ -355,21 +334,21 @@ ANYMPS_EXPORT Code aoti_torch_mps_malloc(void** made, size_t nbytes) {
     *made = nullptr;
     has_bytes();
     if (nbytes > 0) {
-      Memory memory{mps_allocator()->allocate(nbytes), nbytes};
-      *made = memory.data.get();
+      at::DataPtr memory = mps_allocator()->allocate(nbytes);
+      *made = memory.get();
       std::lock_guard<std::mutex> lock(registry().mutex);
-      registry().memory.emplace(*made, std::move(memory));
+      registry().memory.emplace(*made, std::pair(std::move(memory), nbytes));
     }
   });
 }
 
 ANYMPS_EXPORT Code aoti_torch_mps_free(void* start) {
   return answer([&] {
-    Memory memory;  // let go of below, without the lock
+    at::DataPtr memory;  // let go of below, without the lock
     std::lock_guard<std::mutex> lock(registry().mutex);
     const auto found = registry().memory.find(start);
     if (found != registry().memory.end()) {
-      memory = std::move(found->second);
+      memory = std::move(found->second.first);
       registry().memory.erase(found);
     } else if (start != nullptr) {
       fail("memory is freed that aoti_torch_mps_malloc did not give, or that is free. On a Mac this is not caught, and the process may crash");
@@ -405,7 +384,7 @@ ANYMPS_EXPORT Code aoti_torch_mps_run_command_block(Function handle, Callback ca
     if (handle == nullptr && !last_failure.empty()) {
       note_failed("unknown", last_failure);  // nobody looked why there is none
     }
-    const Shared kernel = kernel_of(handle);
+    const Shared kernel = find(handle, Kind::Kernel);
     refuse_null(reinterpret_cast<const void*>(callback), "the callback of a command block");
     if (the_block != nullptr) {
       fail("a command block begins inside of another one. On a Mac it would wait for itself, and the process ends");

@@ -87,10 +87,6 @@ struct Convolution : HostKernel {
             most, *input.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl(), stride, padding, dilation)) {
       refuse_limit(rule, "convolution size", input);
     }
-    if (std::optional<at::Tensor> result =
-            launched(rule, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)) {
-      return *std::move(result);
-    }
     const at::Tensor result = at::_ops::convolution::redispatch(
         key_of(input), input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
     return result.is_meta() ? in_order_of(result, input, weight) : result;
@@ -205,7 +201,6 @@ at::Tensor traced_convolution(
 // Up to torch 2.14 the factors are read as doubles, which a complex number with an imaginary part is not.
 struct Addmm : HostKernel {
   static at::Tensor call(
-      const Rule& rule,
       const at::Tensor& self,
       const at::Tensor& mat1,
       const at::Tensor& mat2,
@@ -214,9 +209,6 @@ struct Addmm : HostKernel {
     if (C10_UNLIKELY(!release::complex_addmm_scalars && (alpha.isComplex() || beta.isComplex()))) {
       alpha.toDouble();  // raises: value cannot be converted to type double without overflow
       beta.toDouble();
-    }
-    if (std::optional<at::Tensor> result = launched(rule, self, mat1, mat2, beta, alpha)) {
-      return *std::move(result);
     }
     return at::_ops::addmm::redispatch(key_of(self), self, mat1, mat2, beta, alpha);
   }
