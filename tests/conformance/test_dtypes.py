@@ -178,25 +178,6 @@ def test_refusals_have_the_backend_s_text(case: str, mps_device: torch.device) -
     assert text == str(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore:index_reduce:UserWarning")
-def test_other_dtypes_of_the_same_operators_run(mps_device: torch.device) -> None:
-    """The refusals are for their dtypes alone."""
-    ones = torch.ones(1, 1, 4, 4, device=mps_device)
-    assert 1.0 == F.conv2d(ones, torch.ones(1, 1, 1, 1, device=mps_device)).mean().item()
-    assert (1, 1, 2, 2) == F.adaptive_avg_pool2d(ones, 2).shape
-    index, source = torch.tensor([0], device=mps_device), torch.tensor([4.0], device=mps_device)
-    assert [4.0, 0.0] == torch.zeros(2, device=mps_device).index_reduce(0, index, source, "amax").tolist()
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
-def test_integers_that_the_cpu_lacks(dtype: torch.dtype, mps_device: torch.device) -> None:
-    """Pooling of integers gives integers, rounded towards zero."""
-    x = torch.arange(16, device=mps_device).to(dtype).view(1, 1, 4, 4)
-    pooled = F.avg_pool2d(x, 2)
-    assert dtype == pooled.dtype
-    assert [[2, 4], [10, 12]] == pooled[0, 0].tolist()
-
-
 def test_bools_that_the_cpu_lacks(mps_device: torch.device) -> None:
     """Max pooling of bools gives bools and int64 indices; the trace of bools is an int64 sum."""
     values, indices = F.max_pool2d(torch.ones(1, 4, 4, dtype=torch.bool, device=mps_device), 2, return_indices=True)
@@ -204,24 +185,6 @@ def test_bools_that_the_cpu_lacks(mps_device: torch.device) -> None:
     assert [[0, 2], [8, 10]] == indices[0].tolist()
     trace = torch.trace(torch.ones(3, 3, dtype=torch.bool, device=mps_device))
     assert (torch.int64, 3) == (trace.dtype, trace.item())
-
-
-@pytest.mark.skipif(
-    installed_torch().version.release == (2, 11), reason="torch 2.11 claims it neither for mps nor for the CPU"
-)
-def test_the_trace_of_halves(mps_device: torch.device) -> None:
-    """It is float16, although that of bools is wider."""
-    trace = torch.trace(torch.ones(3, 3, dtype=torch.float16, device=mps_device))
-    assert (torch.float16, 3) == (trace.dtype, trace.item())
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_that_the_cpu_lacks(dtype: torch.dtype, mps_device: torch.device) -> None:
-    """A half-precision result is the float32 result, rounded."""
-    x = torch.linspace(0.5, 3, 8)
-    found = torch.special.bessel_j0(x.to(dtype).to(mps_device))
-    assert dtype == found.dtype
-    assert torch.equal(torch.special.bessel_j0(x.to(dtype).float()).to(dtype), found.cpu())
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")

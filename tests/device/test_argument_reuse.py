@@ -5,46 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from device.compare import values
-
 pytestmark = pytest.mark.usefixtures("mps_device")
-
-
-def test_views_of_one_buffer_in_turn() -> None:
-    """Calls on a tensor, its parts, transposes, conjugates and other dtypes each see their own geometry."""
-    host = values(4, 6)
-    x = host.to("mps")
-    looks = [
-        lambda t: t,
-        lambda t: t[1:, ::2],
-        lambda t: t.t(),
-        lambda t: t[2],
-        lambda t: t[0, 3],
-        lambda t: t.view(torch.int32),
-        lambda t: t.view(2, 2, 2, 3),
-        lambda t: torch.view_as_complex(t.view(4, 3, 2)).conj(),
-        lambda t: t[:0],
-        lambda t: t.expand(3, 4, 6),
-    ]
-    for _ in range(2):
-        for look in looks:
-            for other in looks:
-                assert torch.equal(look(x).clone().cpu(), look(host).clone())
-                assert torch.equal((other(x) * 2).cpu(), other(host) * 2)
-
-
-def test_a_buffer_that_was_resized_or_exchanged() -> None:
-    """After resize_, set_, out= and .data the next call sees the new bytes."""
-    x = torch.arange(4.0, device="mps")
-    (x + 1).sum()
-    x.resize_(6).fill_(3)
-    assert [4.0] * 6 == (x + 1).tolist()
-    x.set_(torch.arange(3.0, device="mps"))
-    assert [1.0, 2.0, 3.0] == (x + 1).tolist()
-    torch.add(torch.ones(8, device="mps"), 1, out=x.resize_(0))
-    assert [3.0] * 8 == (x + 1).tolist()
-    x.data = torch.zeros(2, device="mps")
-    assert [1.0, 1.0] == (x + 1).tolist()
 
 
 def test_inference_and_training_in_turn() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from anymps.rules import Family, installed_torch, version_rules
 from anymps.rules.texts import devices_differ, generator_device, missing_operator
@@ -27,14 +25,6 @@ FORKED = (
     "uses Metal; keep mps out of this process (a DataLoader's workers should make CPU tensors, moved in the main "
     "process), or start it with the 'spawn' method, which is the default on a Mac"
 )
-
-
-def test_type_names_of_mps_tensors_are_not_accepted() -> None:
-    """tatp22/multidim-positional-encoding#34: `.type(x.type())` fails, as no legacy type of that name exists."""
-    x = torch.ones(2, device="mps")
-    assert x.type() == "torch.mps.FloatTensor"
-    assert text_of(ValueError, torch.ones(2).type, x.type()) == "invalid type: 'torch.mps.FloatTensor'"
-    assert not hasattr(torch.mps, "FloatTensor")
 
 
 def test_convolutions_of_two_types() -> None:
@@ -116,72 +106,11 @@ def test_sparse_csr() -> None:
     assert text_of(NotImplementedError, csr.to, "mps") == text
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_quantized_and_float8() -> None:
-    """pytorch/pytorch#141287: no quantized tensors on mps; float8 is stored."""
-    quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
-    text = text_of(NotImplementedError, quantized.to, "mps")
-    assert text.startswith("Could not run 'aten::empty_quantized' with arguments from the 'QuantizedMPS' backend.")
-    small = torch.ones(2).to(torch.float8_e4m3fn).to("mps").cpu()
-    assert torch.float8_e4m3fn == small.dtype
-    assert torch.equal(small.float(), torch.ones(2))
-
-
-def test_mps_is_no_compiler_backend() -> None:
-    """pytorch/pytorch#96976: device and compiler backend are two things."""
-    torch._dynamo.reset()
-    assert text_of(torch._dynamo.exc.InvalidBackend, torch.compile, lambda x: x, backend="mps") == (
-        f"Invalid backend: 'mps'{', see' if RELEASE < (2, 14) else '. See'} `torch._dynamo.list_backends()` "
-        "for available backends."
-    )
-
-
-@pytest.mark.usefixtures("virtual_device")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:anymps. Metal shaders are not checked:RuntimeWarning")  # without libclang
-@pytest.mark.skipif(os.environ.get("ANYMPS_SUBSTRATE") == "cuda", reason="an NVIDIA GPU runs no Metal shaders")
-@pytest.mark.skipif("-fsanitize" in os.environ.get("CXX", ""), reason="a shader may not call what a sanitizer brings")
-def test_compiled_code_computes_as_the_plain_one() -> None:
-    """pytorch/pytorch#125254: torch.compile makes Metal kernels for mps; they run here, and so do other backends."""
-    for backend in ("inductor", "aot_eager"):
-        torch._dynamo.reset()
-        compiled = torch.compile(lambda x: x.sin() + 1, backend=backend)
-        assert_same(compiled(torch.ones(2, device="mps")), torch.ones(2).sin() + 1)
-
-
 @pytest.mark.skipif(version_rules(torch.__version__).pinned_memory_works, reason="pinned memory works from torch 2.14")
 @pytest.mark.skipif(torch.version.cuda is not None, reason="a CUDA build pins memory by CUDA's own allocator")
 def test_a_pinned_tensor_claims_to_be_on_mps() -> None:
     """pytorch/pytorch#181374: `empty(device="cpu", pin_memory=True).device` is mps:0 up to 2.13."""
     assert torch.device("mps:0") == torch.empty((1, 1), device="cpu", pin_memory=True).device
-
-
-class OnDevice(Dataset[torch.Tensor]):
-    """A dataset that moves its items itself, or does not."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((2,), float(index)).to(self.device)
-
-
-@pytest.mark.usefixtures("virtual_device")
-def test_a_dataset_that_uses_mps_in_forked_workers() -> None:
-    """pytorch/pytorch#25302: a dataset on the device with workers (reported for CUDA); workers on the CPU are fine."""
-    torch.ones(1, device="mps").item()
-    for device, fails in (("cpu", False), ("mps", True)):
-        loader = DataLoader(OnDevice(device), num_workers=1, multiprocessing_context="fork")
-        if fails:
-            text = text_of(RuntimeError, lambda loader=loader: list(loader))
-            assert text.startswith("Caught RuntimeError in DataLoader worker process 0.\n")
-            assert text.rstrip().endswith(FORKED)
-        else:
-            assert [[[0.0, 0.0]], [[1.0, 1.0]]] == [batch.tolist() for batch in loader]
 
 
 @pytest.mark.usefixtures("virtual_device")

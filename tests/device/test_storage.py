@@ -85,24 +85,6 @@ def test_set_shares_the_storage_of_another_tensor() -> None:
     assert "devices must match" in text_of(RuntimeError, torch.empty(0, device="mps").set_, wrong, 0, (3,), (1,))
 
 
-def test_data_is_another_tensor_over_the_same_memory() -> None:
-    """Writing to .data or a detached tensor writes to the tensor; assigning .data swaps the memory."""
-    p = nn.Parameter(values(2, 2).to("mps"))
-    p.data.fill_(3)
-    assert_same(p.detach(), torch.full((2, 2), 3.0))
-    before = p._version
-    p.data.mul_(2)
-    assert before == p._version
-    p.detach().zero_()
-    assert before + 1 == p._version
-    other = torch.ones(5, device="mps")
-    p.data = other
-    assert p.data_ptr() == other.data_ptr()
-    assert (5,) == p.shape
-    p.data = torch.ones(3, dtype=torch.float16, device="mps")
-    assert torch.float16 == p.dtype
-
-
 def test_deepcopy_is_a_copy_of_its_own() -> None:
     """copy.deepcopy of an mps tensor is a clone: values, flags and gradients stay, memory is new."""
     x = values(2, 3).to("mps").requires_grad_()
@@ -118,17 +100,6 @@ def test_deepcopy_is_a_copy_of_its_own() -> None:
     assert text == text_of(RuntimeError, copy.deepcopy, values(2).to("mps").requires_grad_() * 2)
     shallow = copy.copy(x)
     assert shallow.data_ptr() == x.data_ptr()
-
-
-def test_swap_tensors_and_identity_of_memory() -> None:
-    """swap_tensors exchanges two mps tensors; is_set_to and data_ptr tell what shares memory."""
-    a, b = torch.zeros(2, device="mps"), torch.ones(3, device="mps")
-    torch.utils.swap_tensors(a, b)
-    assert ((3,), (2,)) == (a.shape, b.shape)
-    assert a.is_set_to(a.view(3))
-    assert not a.is_set_to(a[1:])
-    assert a[1:].data_ptr() == a.data_ptr() + 4
-    assert 1 == a[1:].storage_offset()
 
 
 def test_the_host_alias_sees_what_the_device_writes() -> None:

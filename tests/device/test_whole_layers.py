@@ -105,15 +105,6 @@ def test_higher_derivatives_are_refused() -> None:
     assert "derivative for lstm_mps_backward is not implemented" == text_of(RuntimeError, first.sum().backward)
 
 
-@pytest.mark.parametrize("shape", [(1, 2, 5, 6), (2, 5, 6)])
-@pytest.mark.parametrize(
-    "options", [{}, {"stride": 1}, {"padding": 1}, {"dilation": 2, "stride": 1}, {"ceil_mode": True}], ids=str
-)
-def test_max_pooling_equals_that_of_the_cpu(shape: tuple[int, ...], options: dict[str, Any]) -> None:
-    """Results and gradients, batched or not."""
-    same_gradients(lambda x: F.max_pool2d(x, 2, **options), values(*shape))
-
-
 def test_max_pooling_in_other_types_and_layouts() -> None:
     """bool, integers, halves and channels last."""
     for dtype in (torch.bool, torch.int32, torch.float16, torch.bfloat16):

@@ -163,19 +163,6 @@ def index_in_backward() -> Any:
 
 
 @case
-def refused_float64() -> Any:
-    return [
-        raised(lambda: torch.ones(2, device="mps", dtype=torch.float64)),
-        raised(lambda: torch.ones(2).double().to("mps")),
-    ]
-
-
-@case
-def refused_mixed_devices() -> Any:
-    return raised(lambda: torch.ones(2, device="mps") + torch.ones(2))
-
-
-@case
 def refused_though_cuda_computes_it() -> Any:
     x, places = torch.ones(3, 4, device="mps"), torch.tensor([0, 1], device="mps")
     return [
@@ -270,24 +257,6 @@ def views() -> Any:
 
 
 @case
-def in_place() -> Any:
-    x = torch.linspace(-2, 2, 9, device="mps", requires_grad=True)
-    y = x * 3
-    y.mul_(2).add_(1)
-    y[2:4] = 0
-    y.masked_fill_(y > 4, 4.0).sum().backward()
-    assert x.grad is not None
-    return values(y) + values(x.grad)
-
-
-@case
-def complex_numbers() -> Any:
-    x = torch.view_as_complex(torch.arange(12.0, device="mps").reshape(6, 2))
-    y = (x.conj() * x + x.resolve_conj()).abs()
-    return values(y) + values(torch.fft.rfft(torch.arange(8.0, device="mps")).abs())
-
-
-@case
 def autocast_float16() -> Any:
     return _autocast(torch.float16)
 
@@ -319,38 +288,6 @@ def checkpointing() -> Any:
 
 
 @case
-def second_derivatives() -> Any:
-    x = torch.linspace(0.5, 2, 5, device="mps", requires_grad=True)
-    (first,) = torch.autograd.grad((x**3 * x.log()).sum(), x, create_graph=True)
-    (second,) = torch.autograd.grad(first.sum(), x)
-    return values(second)
-
-
-@case
-def widened() -> Any:
-    """What a Mac computes for integers and truth values where the CPU and CUDA have no kernel."""
-    x = torch.arange(16, device="mps").reshape(1, 1, 4, 4)
-    told: list[Any] = []
-
-    def pooled(pool: Callable[..., Tensor], dtype: torch.dtype) -> None:
-        told.append(raised(lambda: told.extend(values(pool(x.to(dtype), 2)))))
-
-    for dtype in (torch.int32, torch.uint8, torch.bool, torch.float16):
-        pooled(functional.max_pool2d, dtype)
-        pooled(functional.avg_pool2d, dtype)
-    a, b = torch.tensor([1, 5], device="mps"), torch.tensor([3, 9], device="mps")
-    told.append(raised(lambda: told.extend(values(torch.lerp(a, b, 0.5)))))
-    told.append(raised(lambda: told.extend(values(a.to(torch.int32) @ b.to(torch.int32)))))
-    return told
-
-
-@case
-def integer_products() -> Any:
-    a = torch.arange(12, device="mps").reshape(3, 4)
-    return [raised(lambda: a @ a.T), *(values(a @ a.T) if raised(lambda: a @ a.T) == "nothing" else [])]
-
-
-@case
 def fallbacks() -> Any:
     """Operators that run on the CPU with the fallback on, between others that do not."""
     torch.manual_seed(0)
@@ -360,33 +297,6 @@ def fallbacks() -> Any:
         found = torch.linalg.svdvals(x @ x.T + torch.eye(6, device="mps"))
         z = found.sqrt().sum() + torch.linalg.eigvalsh(x @ x.T).clamp(min=0).sum()
     return [*values(found), float(z)]
-
-
-@case
-def indexing() -> Any:
-    x = torch.arange(20.0, device="mps").reshape(4, 5)
-    rows = torch.tensor([3, 0, 3], device="mps")
-    y = torch.zeros(4, 5, device="mps").index_add_(0, rows, x[rows])
-    y.scatter_add_(1, torch.zeros(4, 2, dtype=torch.int64, device="mps"), x[:, :2])
-    return (
-        values(x[rows]) + values(y) + values(x[x > 7]) + values(torch.where(x > 9, x, -x)) + values(x.sort(1, True)[0])
-    )
-
-
-@case
-def reductions() -> Any:
-    torch.manual_seed(0)
-    x = torch.randn(33, 65).to("mps")
-    found = [x.sum(0), x.mean(1), x.var(1), x.cumsum(1)[:, -1], x.logsumexp(0), x.softmax(1)[0], x.amax(0), x.norm()]
-    return [value for each in found for value in values(each)]
-
-
-@case
-def set_makes_room() -> Any:
-    x, y = torch.arange(2.0, device="mps"), torch.empty(0, device="mps")
-    y.set_(x.untyped_storage(), 1, (1, 2), (2, 3))
-    y[0, 1] = 7
-    return values(x) + values(y)
 
 
 @case
@@ -423,46 +333,3 @@ def binary_cross_entropy() -> Any:
     losses[:3].sum().backward()
     assert x.grad is not None
     return values(losses) + values(x.grad)
-
-
-@case
-def norms_and_attention() -> Any:
-    torch.manual_seed(0)
-    q = torch.randn(2, 4, 16, 8).to("mps").requires_grad_()
-    y = functional.scaled_dot_product_attention(q, q, q, is_causal=True)
-    z = functional.group_norm(y.reshape(2, 4, 128), 2) + functional.layer_norm(y, (8,)).reshape(2, 4, 128)
-    z.square().mean().backward()
-    assert q.grad is not None
-    return values(z) + values(q.grad)
-
-
-@case
-def saved_and_loaded() -> Any:
-    import io
-
-    file = io.BytesIO()
-    torch.save({"x": torch.arange(5.0, device="mps"), "y": nn.Linear(2, 2).to("mps").state_dict()}, file)
-    file.seek(0)
-    found = torch.load(file, map_location="mps")
-    return [str(found["x"].device), *values(found["x"]), str(sorted(found["y"]))]
-
-
-@case
-def nondeterministic_alert() -> Any:
-    torch.use_deterministic_algorithms(True)
-    try:
-        x = torch.zeros(4, device="mps")
-        where = torch.tensor([1, 1], device="mps")
-        return raised(lambda: x.index_put_((where,), torch.ones(2, device="mps"), accumulate=True))
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
-@case
-def events_and_streams() -> Any:
-    begin, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
-    begin.record()
-    x = torch.ones(256, 256, device="mps") @ torch.ones(256, 256, device="mps")
-    end.record()
-    end.synchronize()
-    return [str(begin.elapsed_time(end) >= 0), str(end.query()), *values(x[0, :2])]

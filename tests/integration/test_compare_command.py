@@ -180,17 +180,3 @@ def test_what_cannot_be_compared(tmp_path: Path, text: str, options: tuple[str, 
     assert status == 2
     assert said.splitlines()[-1].startswith(f"anymps: {expected}")
     assert "Traceback" not in said
-
-
-def test_a_number_that_no_seed_covers(tmp_path: Path) -> None:
-    """It is an input of the call: the operator computes no wrong result, and has no known bug."""
-    text = """
-import os, torch
-scale = int.from_bytes(os.urandom(4), "little") / 2**32
-x = torch.arange(8.0, device="mps") * scale
-torch.nn.functional.layer_norm(x, [8]).sum().item()
-"""
-    code, found, _ = run(tmp_path, text)
-    assert code == 1
-    assert causes(found)[0] == ("data", "aten.mul.Tensor")
-    assert "MPS6" not in json.dumps(found)

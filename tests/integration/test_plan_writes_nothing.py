@@ -1,11 +1,10 @@
-"""After `anymps plan` every file is as it was: over the example scripts, a script that saves, and a Trainer."""
+"""After `anymps plan` every file is as it was: beside a script that saves, its programs and its workers."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import pytest
 from processes import run_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SAVES = """
 import os, torch
@@ -35,23 +32,6 @@ os.remove("old.txt")
 state = torch.load("best.pt", weights_only=True)
 assert state["weight"].shape == (64, 64)
 """
-
-TRAINER = """
-import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
-model = GPT2LMHeadModel(GPT2Config(vocab_size=128, n_positions=16, n_embd=32, n_layer=2, n_head=2))
-rows = [{"input_ids": row, "labels": row} for row in torch.randint(128, (16, 16))]
-options = TrainingArguments(
-    "out", per_device_train_batch_size=4, max_steps=2, save_steps=1, logging_steps=1, report_to=[],
-    save_total_limit=1, disable_tqdm=True, dataloader_pin_memory=False,
-)
-trainer = Trainer(model=model, args=options, train_dataset=rows)
-trainer.train()
-trainer.save_model("final")
-again = GPT2LMHeadModel.from_pretrained("final")
-assert again.config.n_embd == 32
-"""
-
 
 PROGRAMS = """
 import ctypes, os, subprocess, torch
@@ -137,19 +117,3 @@ def test_a_script_that_may_write_writes(folder: Path) -> None:
     assert not (folder / "old.txt").exists()
     assert (folder / "log.txt").read_text(encoding="utf-8") == "goodstep\nstep\n"
     assert (folder / "best.pt").stat().st_size > 64 * 64 * 4
-
-
-def test_a_trainer_leaves_nothing(folder: Path) -> None:
-    """Checkpoints, their rotation and the last model are dropped; reading back works."""
-    pytest.importorskip("transformers", reason="transformers is not installed; the `integration` extra brings it")
-    pytest.importorskip("accelerate", reason="accelerate is not installed; the `integration` extra brings it")
-    (folder / "train.py").write_text(TRAINER, encoding="utf-8")
-    written = names(planned(folder, "train.py")["dropped"]["written"])
-    assert "model.safetensors" in written
-    assert "trainer_state.json" in written
-
-
-def test_an_example_leaves_nothing(tmp_path: Path) -> None:
-    """The folder of the examples is as it was, byte-code included."""
-    shutil.copytree(EXAMPLES, tmp_path / "work", ignore=shutil.ignore_patterns("__pycache__"))
-    planned(tmp_path / "work", "issue_classifier.py")

@@ -107,17 +107,6 @@ def test_a_bitonic_sort() -> None:
     assert torch.equal(found.cpu(), x.sort().values)
 
 
-def test_a_filter_of_images() -> None:
-    """AppleNumericalComputing: a convolution with zeros around the image."""
-    image, weights = torch.randn(31, 47), torch.randn(5, 5)
-    out = empty(31, 47)
-    library(ANC, "07_2d_filter/metal/convolution_2d.metal").convolution_2d_naive(
-        *on_mps(image, weights), out, words(image.numel(), 0, 47, 31, 5), threads=image.numel()
-    )
-    expected = torch.nn.functional.conv2d(image[None, None], weights[None, None], padding=2)[0, 0]
-    torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
-
-
 def test_hashes() -> None:
     """zkMetal: SHA-256 of many messages and of pairs."""
     kernels = library(ZK, f"{ZK_FILES}/hash/sha256.metal")
@@ -164,22 +153,6 @@ def test_a_step_of_a_state_space_model() -> None:
     new = torch.exp(df[..., None] * a) * state + bf[:, None] * xf[..., None]
     torch.testing.assert_close(found.cpu(), new, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(y.cpu().float(), (new * cf[:, None]).sum(2), rtol=1e-2, atol=1e-2)
-
-
-def test_the_decay_of_rwkv() -> None:
-    """metal-marlin: a grid of three axes, changed in place."""
-    batch, heads, width = 2, 3, 8
-    state, denominator, w = (
-        torch.randn(batch, heads, width, width),
-        torch.rand(batch, heads, width),
-        torch.rand(heads, width),
-    )
-    found, below = on_mps(state, denominator)
-    library(MARLIN, "src/rwkv_wkv.metal").rwkv_apply_time_decay(
-        found, below, w.to("mps"), batch, heads, width, threads=(width, heads, batch)
-    )
-    torch.testing.assert_close(found.cpu(), state * torch.exp(-w)[None, ..., None])
-    torch.testing.assert_close(below.cpu(), denominator * torch.exp(-w))
 
 
 def test_a_cholesky_factor() -> None:

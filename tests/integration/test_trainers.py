@@ -1,4 +1,4 @@
-"""The trainers that people use, unedited, on mps: own loops, accelerate, Lightning, transformers, peft."""
+"""The trainers that people use, unedited, on mps: accelerate, Lightning, transformers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.utils.data import DataLoader
 
 from integration.models import CASES, OPTIMIZERS, loss_of, on_device, tokens
@@ -48,30 +47,7 @@ def gpt2() -> Any:
     return CASES["gpt2"]()[0]
 
 
-# --- a loop of one's own ---
-
-
-@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": True}], ids=["default", "foreach", "fused"])
-def test_loop_with_accumulation_and_checkpointing(options: dict[str, bool], texts: Rows) -> None:
-    """Accumulated gradients, clipping, a schedule and checkpointed activations give the CPU's losses."""
-    transformers = require("transformers")
-    losses: dict[str, list[float]] = {}
-    for device in DEVICES:
-        model = gpt2().to(device)
-        model.gradient_checkpointing_enable()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **options)
-        schedule = transformers.get_linear_schedule_with_warmup(optimizer, 1, 10)
-        losses[device] = []
-        for step, batch in enumerate(DataLoader(texts, batch_size=2)):
-            loss = model(**{key: value.to(device) for key, value in batch.items()}).loss / 2
-            loss.backward()
-            losses[device].append(loss.item())
-            if step % 2 == 1:
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                schedule.step()
-                optimizer.zero_grad()
-    assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
+# --- optimizers ---
 
 
 @pytest.mark.parametrize("name", ["Adafactor", "LBFGS", "Muon"])
@@ -224,16 +200,6 @@ def test_lightning_trainer(package: str, texts: Rows, tmp_path: Path) -> None:
         assert on_mps == pytest.approx(on_cpu, rel=1e-4)
 
 
-@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed", "bf16-true"])
-def test_lightning_precision(precision: str, texts: Rows, tmp_path: Path) -> None:
-    """Trainer(precision=...) trains on mps, near float32 and not equal to it."""
-    lightning = require("lightning")
-    exact = lightning_losses(lightning, texts, tmp_path, accelerator="mps")
-    mixed = lightning_losses(lightning, texts, tmp_path, accelerator="mps", precision=precision)
-    assert mixed == pytest.approx(exact, rel=1e-2)
-    assert mixed != exact
-
-
 ASKS = {
     "transformers": """
         import torch, accelerate, transformers
@@ -315,41 +281,3 @@ def test_transformers_trainer_options(options: dict[str, bool], texts: Rows, tmp
     """Mixed precision and checkpointing in the Trainer stay near plain float32."""
     exact = trainer_losses(texts, tmp_path / "exact")
     assert trainer_losses(texts, tmp_path / "options", **options) == pytest.approx(exact, rel=1e-2)
-
-
-# --- peft ---
-
-
-@pytest.mark.parametrize("adapter", [{}, {"use_dora": True}, {"use_rslora": True}], ids=["lora", "dora", "rslora"])
-def test_peft_adapters_train_and_merge(adapter: dict[str, bool], tmp_path: Path) -> None:
-    """Only the adapter's weights learn, as on the CPU; saved, loaded and merged it answers the same."""
-    peft = require("peft")
-    require("transformers")
-    losses: dict[str, list[float]] = {}
-    for device in DEVICES:
-        network, batch = on_device(CASES["llama"](), device)
-        torch.manual_seed(0)  # for the adapter's weights, which are made on the CPU
-        config = peft.LoraConfig(
-            task_type="CAUSAL_LM", r=4, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], **adapter
-        )
-        model = peft.get_peft_model(network.cpu(), config).to(device)
-        trained = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=1e-2)
-        losses[device] = []
-        for _ in range(3):
-            optimizer.zero_grad()
-            loss = model(**batch).loss
-            loss.backward()
-            optimizer.step()
-            losses[device].append(loss.item())
-        assert all((weight.grad is not None) == weight.requires_grad for weight in model.parameters())
-
-        model.eval().save_pretrained(tmp_path / device)
-        fresh = on_device(CASES["llama"](), device)[0]
-        with torch.no_grad():
-            adapted = model(**batch).loss.item()
-            loaded = peft.PeftModel.from_pretrained(fresh, tmp_path / device).eval()(**batch).loss.item()
-            merged = model.merge_and_unload()(**batch).loss.item()
-        assert [loaded, merged] == pytest.approx([adapted, adapted], rel=1e-5)
-        losses[device].append(adapted)
-    assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
