@@ -61,6 +61,7 @@ def habits() -> Recording:
         "grad_scaler": {"device": "cuda"}, "autocast": {"dtype": "float16", "device": "mps"},
         "backward": {"autocast": "mps"}, "compile": {"backend": "inductor", "mode": "None", "layer_norm": True},
         "miscompiled": {"expression": "(i / 65536) % 6"},
+        "package": {"name": "model.pt2", "bytes": 4096, "seconds": 1.5},
         "repeated_scatter": {"kernel": "generated_kernel_1", "threads": 40},
         "constant": {"name": "mask", "kept": "", "bytes": 4096},
         "data_set": {"name": "images", "bytes": 4096}, "device_type": {"name": "kind", "call": "autocast"},

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from anymps._text import size
 from anymps.record import Recording
 from processes import run_anymps, run_python
 
@@ -111,6 +112,11 @@ def test_a_run_is_recorded(package: Path, tmp_path: Path) -> None:
     assert kernels % 3 == 0
     lines = {line.source.strip(): line for line in recording.lines()}
     assert lines["compiled(pictures, words)"].on_mps >= kernels
+    (first,) = recording.noted("package")
+    assert (first.facts["name"], first.facts["bytes"]) == ("model.pt2", package.stat().st_size)
+    assert first.occurrence.site.line == 5
+    told = " ".join(run_anymps("report", "run.mpsrec", cwd=tmp_path).out.split())
+    assert f"The first call of model.pt2 ({size(package.stat().st_size)}, serve.py:5) took " in told
 
 
 def test_a_package_for_another_device_or_system(package: Path, tmp_path: Path) -> None:

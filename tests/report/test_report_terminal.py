@@ -32,6 +32,19 @@ def test_report_of_a_clean_loop() -> None:
     assert not {"What to change", "  line  on mps  on CPU  switches  waits  source"} & set(lines)
 
 
+def test_the_first_call_of_a_package() -> None:
+    """Its line and its time, and the package's size where its file was still there."""
+    builder = training(clean=True)
+    line = builder.site("/home/me/project/serve.py", 5, "main", "compiled(x)")
+    for size in (3 << 20, 0):
+        builder.note("package", start_ns=size, site=line, name="model.pt2", bytes=size, seconds=7.1)
+    took = "took 7.10 s on this machine: a package's Metal kernels are compiled in it."
+    assert sorted(limits(Story.of(builder.close()), brief=True))[-2:] == [
+        f"The first call of model.pt2 (3 MiB, serve.py:5) {took}",
+        f"The first call of model.pt2 (serve.py:5) {took}",
+    ]
+
+
 def verdict(recording: Recording) -> str:
     """The first line of the report."""
     return report(recording).splitlines()[0]

@@ -1,13 +1,18 @@
-"""Kernels of torch.compile: marks of what their sources show, and the lines of each kernel."""
+"""Kernels of torch.compile: marks of what their sources show, the lines of each kernel, and packages of AOTInductor."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
-from anymps.capture._core import Core, Undo, note_facts, stand_in
+from anymps.capture._core import Core, Finish, Undo, note_facts, stand_in
 from anymps.capture._generated_kernels import CodeLine, KernelLines, miscompiled, repeated_scatters, scattering_nodes
 
 _LONGEST = 300  # characters of an expression
@@ -23,6 +28,7 @@ class CompileWatch:
         self._writing = False
         self._lines = KernelLines(core.is_internal)
         self._scatter_sites: dict[str, int] = {}  # by the name of a kernel that was written and not compiled yet
+        self._packages = WeakKeyDictionary[Any, Path]()  # of which no program has run yet
 
     def start(self) -> Callable[[], None]:
         """Start to watch; what is returned ends it."""
@@ -30,6 +36,9 @@ class CompileWatch:
         self._replace(torch.mps, "compile_shader", _telling(compiled, self._library))
         inductor = torch._TorchCompileInductorWrapper
         self._replace(inductor, "__call__", self._core.watch_calls(inductor.__call__, self._inductor))
+        loader: Any = torch._C._aoti.AOTIModelPackageLoader
+        self._replace(loader, "__init__", self._core.watch_calls(loader.__init__, self._package))
+        self._replace(loader, "boxed_run", self._core.watch_calls(loader.boxed_run, self._package_runs))
         return self._stop
 
     def _stop(self) -> None:
@@ -84,6 +93,25 @@ class CompileWatch:
                 place_kernel(kernel, lines[0])
                 for line in lines[1:]:
                     note_facts(self._core, "fused", self._site(lines[0]), self._site(line), {"kernel": kernel})
+
+    def _package(self, loader: Any, path: Any, *_: Any, **__: Any) -> None:
+        self._packages[loader] = Path(str(path))
+
+    def _package_runs(self, loader: Any, *_: Any) -> Finish | None:
+        path = self._packages.pop(loader, None)
+        if path is None or loader.get_metadata().get("AOTI_DEVICE_KEY") != "mps":
+            return None
+        size = 0
+        with suppress(OSError):  # one that was a stream is gone by now
+            size = os.path.getsize(path)
+        site, begin = self._core.current_site(), perf_counter()
+
+        def through(error: BaseException | None) -> None:
+            if error is None:
+                facts = {"name": path.name, "bytes": size, "seconds": perf_counter() - begin}
+                note_facts(self._core, "package", site, 0, facts)
+
+        return through
 
     def _site(self, line: CodeLine) -> int:
         return self._core.site(*line, "")

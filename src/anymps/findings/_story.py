@@ -20,6 +20,7 @@ from anymps.record import (
     MemorySample,
     MemoryStory,
     Meta,
+    Noted,
     Occurrence,
     OperatorUse,
     Part,
@@ -40,6 +41,7 @@ class Story:
     are the places where the host waited, and `wait_calls` the single calls. `forecast` is the typical step on the
     recording's Mac, or `no_forecast` why there is none; `on_mac` is the same for a training whose time is told.
     `loop_forecasts` has a step of each of several loops. `gpu_profile` is what torch's own profiler measured on a Mac.
+    `packages` are first calls of AOTInductor's packages.
     """
 
     run: Meta
@@ -72,6 +74,7 @@ class Story:
     memory_limits: MemoryLimits | None
     growth_per_step: float
     notes: tuple[str, ...]
+    packages: tuple[Noted, ...]
     gpu_profile: GpuProfile | None = None
 
     @classmethod
@@ -112,6 +115,7 @@ class Story:
             memory_limits=memory_limits(recording),
             growth_per_step=growth_per_step(recording),
             notes=tuple(notes(recording)),
+            packages=recording.noted("package"),
             gpu_profile=gpu_profile(recording, on_gpu) if on_gpu else None,
         )
 

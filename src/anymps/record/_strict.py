@@ -37,6 +37,7 @@ _MOMENTS: Final = ("start_ns", "end_ns")
 
 _NOTED: Final[Mapping[str, Mapping[str, Any]]] = {
     "loader": {"workers": int},
+    "package": {"name": str, "bytes": int, "seconds": float},
     "numbers": {
         **dict.fromkeys(("kind", "operator", "dtype", "layout", "expected", "found", "allowed", "bound"), str),
         **dict.fromkeys(("wrong", "count", "order", "follows"), int),

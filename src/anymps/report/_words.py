@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from anymps._text import listed
 from anymps.findings import Finding, Judgement, Outcome, Severity, Story, is_refusal
@@ -11,7 +12,7 @@ from anymps.forecast import Forecast
 from anymps.record import Line, LinesByProcess, Meta, Occurrence, Suite
 from anymps.report._checked import numbers, own_kernels
 from anymps.report._predicted import mac_seconds
-from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
+from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural, size
 from anymps.report.document import Cut
 
 _RARE = 0.5  # times a step: a fraction tells less than how often
@@ -227,6 +228,13 @@ def limits(story: Story, *, brief: bool = False) -> list[str]:
         sentences.append(
             f"The run had more sizes than a recording keeps: later calls of {first}{more} are counted by operator and "
             "dtype, not by size."
+        )
+    for noted in story.packages:
+        facts: Mapping[str, Any] = noted.facts
+        known = size(facts["bytes"]) if facts["bytes"] else "", place(noted.occurrence.site, story.run.directory)
+        sentences.append(
+            f"The first call of {clean(facts['name'])} ({', '.join(filter(None, known))}) took "
+            f"{duration(1e9 * facts['seconds'])} on this machine: a package's Metal kernels are compiled in it."
         )
     return [*sentences, *story.notes]
 
