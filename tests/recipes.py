@@ -49,6 +49,7 @@ for path in map(pathlib.Path, {paths!r}):
     findings = find(capture.recording)
     found[path.stem] = [[it.id for it in findings], render_summary(Story.of(capture.recording), findings, width=500)]
     gc.collect()
+    torch.mps.empty_cache()  # what one program kept is no finding of the next
     if "PYTORCH_MPS_HIGH_WATERMARK_RATIO" not in os.environ:
         torch.mps.set_per_process_memory_fraction(1.7)  # the default
     torch._dynamo.reset()

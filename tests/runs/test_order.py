@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from anymps._cache import cache_home
 from anymps._settings import Settings
 from anymps.commands._target import Target
 from anymps.plan._scenario import parse_scenario
@@ -106,6 +107,18 @@ def test_what_an_answer_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert not answer.recording.exists()
     assert not answer.folder.exists()
     assert not (tmp_path / "new.txt").exists()
+
+
+def test_the_cache_stays_open_to_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler writes there and reads there, also where no variable names it."""
+    monkeypatch.delenv("ANYMPS_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    made = cache_home() / "made"
+    made.parent.mkdir(parents=True)
+    (tmp_path / "train.py").write_text(f"import subprocess\nsubprocess.run(['touch', {str(made)!r}], check=True)\n")
+    with run(Order((str(tmp_path / "train.py"),), on="cpu", recorded=False, seconds=300)) as answer:
+        assert (answer.status, answer.errors) == (0, "")
+    assert made.exists()
 
 
 def alive(number: int) -> bool:

@@ -52,7 +52,7 @@ class _DataSet:
 
 
 class Habits:
-    """Puts eyes where habits show, and takes them away again."""
+    """Installs the hooks that note what a script does, and removes them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from anymps._cache import CACHE_VARIABLE, cache_home
 from anymps._own_process import own_call
 from anymps.cleanup import PrivateFolder, adopt_descendants, children, end_children
 from anymps.runs._order import ORDER, Order
@@ -146,6 +147,8 @@ def run_command(command: Sequence[str], folder: Path, order: Order) -> int | Non
     if supervisor is not None:
         # SQLite looks for a place for what does not fit into memory once, before it can be sent to a private one.
         environment["SQLITE_TMPDIR"] = str(folder)
+        # The one folder that stays open: a compiler reads what is on the disk, not what was sent elsewhere.
+        environment[CACHE_VARIABLE] = str(cache_home())
         if supervisor.channel is not None:
             environment[CHANNEL] = str(supervisor.channel)
             kept.append(supervisor.channel)
