@@ -10,7 +10,6 @@ import pytest
 import torch
 
 SLICE = (
-    "add",
     "cat",
     "linalg.inv",
     "linalg.svd",
@@ -52,6 +51,7 @@ def test_the_device_does_what_a_mac_does(expectations: Any) -> None:
     assert {"runs", "refuses"} <= {row["expected"] for row in special}
 
 
+@pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")  # before the error that is expected
 @pytest.mark.parametrize("part", range(4))
 def test_every_operator_in_float32(part: int, expectations: Any) -> None:
     """Results, gradients and wrong inputs of all: only what docs/fidelity.md names is another than on a Mac."""
