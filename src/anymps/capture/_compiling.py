@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -103,7 +102,7 @@ class CompileWatch:
             return None
         size = 0
         with suppress(OSError):  # one that was a stream is gone by now
-            size = os.path.getsize(path)
+            size = path.stat().st_size
         site, begin = self._core.current_site(), perf_counter()
 
         def through(error: BaseException | None) -> None:

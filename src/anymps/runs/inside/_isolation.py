@@ -44,7 +44,7 @@ def divert_again(private: str) -> None:
 def _divert(private: str) -> Layer:
     from anymps.runs.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
 
-    free = [private, os.environ.get(CACHE_VARIABLE, private)]  # as device/_enable.py sets it
+    free = [private, os.environ.get(CACHE_VARIABLE, private)]  # whoever gave the order names it
     layer = Layer(os.path.join(private, FILES), (*free, *DEVICES), within=(SHARED,))
     divert_files(layer)
     divert_libraries(layer)
